@@ -1,0 +1,2 @@
+//! The `feroce` command.
+fn main() {}

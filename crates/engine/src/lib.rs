@@ -1,0 +1,1 @@
+//! Drives the protocols over sockets and memory: clocks, completion queues, progress

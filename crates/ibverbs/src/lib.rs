@@ -1,0 +1,1 @@
+//! libibverbs.so.1: C exports over the Rust verbs API

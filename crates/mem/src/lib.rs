@@ -1,0 +1,1 @@
+//! Memory regions and windows: the one unsafe door to application memory

@@ -1,0 +1,1 @@
+//! Packets to and from the machine: UDP sockets, slots, interfaces, impairment

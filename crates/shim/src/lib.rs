@@ -1,0 +1,1 @@
+//! File-call shim that shows programs a view of /sys/class/infiniband

@@ -1,0 +1,1 @@
+//! The repr(C) mirror of infiniband/verbs.h, with layout asserts

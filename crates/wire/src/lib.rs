@@ -1,0 +1,1 @@
+//! Every byte on the network: headers, opcode table, ICRC, MADs
