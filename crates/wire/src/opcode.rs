@@ -143,9 +143,8 @@ impl Opcode {
         immediate: bool,
         invalidate: bool,
     ) -> Option<Self> {
-        let low = match low_bits(operation, position, immediate, invalidate) {
-            Some(low) => low,
-            None => return None,
+        let Some(low) = low_bits(operation, position, immediate, invalidate) else {
+            return None;
         };
         let opcode = if matches!(service, Service::Cnp) {
             Self::CNP
