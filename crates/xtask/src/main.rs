@@ -1,2 +1,46 @@
-//! Developer commands.
-fn main() {}
+//! Developer commands: `cargo xtask COMMAND`. Not here: what a command does; each has a module.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+mod abi;
+mod cargo;
+mod dist;
+#[path = "../../ibverbs/symbols.rs"]
+mod symbols;
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  dist [--profile NAME] [--out FOLDER]     build the programs and C libraries into target/feroce
+  abi [--profile NAME] [--no-build]        compare libibverbs.so.1 with its table, headers, programs
+  abi --regenerate [--include FOLDER]      write crates/verbs-abi again from the C headers
+";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let mut arguments = lexopt::Parser::from_env();
+    let command = match arguments.next()? {
+        Some(lexopt::Arg::Value(command)) => command,
+        Some(lexopt::Arg::Short('h') | lexopt::Arg::Long("help")) | None => {
+            print!("{USAGE}");
+            return Ok(());
+        }
+        Some(other) => bail!("{}\n\n{USAGE}", other.unexpected()),
+    };
+    match command.to_str() {
+        Some("dist") => dist::run(arguments),
+        Some("abi") => abi::run(arguments),
+        _ => bail!("no command {}\n\n{USAGE}", command.display()),
+    }
+}
