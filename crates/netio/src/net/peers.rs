@@ -1,0 +1,218 @@
+//! Where same-host peers want their datagrams.
+//!
+//! A pure table: it is told answers and the time, and says which port to use and when to ask. A
+//! cached port can be wrong (its owner died, another process took the slot), so every entry is
+//! asked for again while in use; until an answer comes the shared port is right, only slower.
+
+use std::net::IpAddr;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// How long a cached port is used without asking again. A stale one costs at most this much, and
+/// a connection set up anew asks at once ([`Peers::forget`]).
+const FRESH_MS: u64 = 1_000;
+
+/// How long to wait before an unanswered question is repeated.
+const REPEAT_MS: u64 = 100;
+
+/// How long an answer is worth waiting for; a peer that sleeps needs a wake-up, not more.
+const WORTHWHILE_MS: u64 = 20;
+
+/// Entries kept; slots times addresses of this host are few, so this is never reached honestly.
+const ENTRIES_MAX: usize = 8_192;
+
+/// Same-host peers and the addresses that make them such.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    host: FxHashSet<IpAddr>,
+    entries: FxHashMap<(IpAddr, u16), Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    asked_ms: u64,
+    first_asked_ms: u64,
+    /// The question was refused: nobody holds the slot.
+    absent: bool,
+    known: Option<Known>,
+}
+
+/// What a peer answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) port: u16,
+    pub(super) buffer: u32,
+}
+
+/// What to do about a datagram to a same-host peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lookup {
+    /// The peer's port, if known.
+    pub(super) port: Option<u16>,
+    /// Ask (again) now.
+    pub(super) ask: bool,
+}
+
+impl Peers {
+    /// Takes over the addresses of this host.
+    pub(super) fn set_host(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
+        self.host.clear();
+        self.host.extend(addresses);
+        let host = &self.host;
+        self.entries
+            .retain(|(address, _), _| contains(host, *address));
+    }
+
+    /// Whether `address` is one of this host.
+    pub(super) fn is_host(&self, address: IpAddr) -> bool {
+        contains(&self.host, address)
+    }
+
+    /// What to do about a datagram to (`address`, `slot`); an asked question is noted here.
+    pub(super) fn look_up(&mut self, address: IpAddr, slot: u16, now_ms: u64) -> Lookup {
+        if self.entries.len() >= ENTRIES_MAX {
+            self.entries.clear();
+        }
+        let mut ask = false;
+        let entry = self.entries.entry((address, slot)).or_insert_with(|| {
+            ask = true;
+            Entry {
+                asked_ms: now_ms,
+                first_asked_ms: now_ms,
+                absent: false,
+                known: None,
+            }
+        });
+        let patience = if entry.known.is_some() {
+            FRESH_MS
+        } else {
+            REPEAT_MS
+        };
+        if now_ms.saturating_sub(entry.asked_ms) >= patience {
+            entry.asked_ms = now_ms;
+            ask = true;
+        }
+        Lookup {
+            port: entry.known.map(|known| known.port),
+            ask,
+        }
+    }
+
+    /// What is known about a peer.
+    pub(super) fn known(&self, address: IpAddr, slot: u16) -> Option<Known> {
+        self.entries.get(&(address, slot))?.known
+    }
+
+    /// Whether waiting for an answer from this peer is over, one way or the other.
+    pub(super) fn is_settled(&self, address: IpAddr, slot: u16, now_ms: u64) -> bool {
+        self.entries.get(&(address, slot)).is_some_and(|entry| {
+            entry.known.is_some()
+                || entry.absent
+                || now_ms.saturating_sub(entry.first_asked_ms) >= WORTHWHILE_MS
+        })
+    }
+
+    /// An answer came. One that was not asked for is not kept; `None` says the address is not
+    /// served there.
+    pub(super) fn answered(&mut self, address: IpAddr, slot: u16, known: Option<Known>) {
+        if let Some(entry) = self.entries.get_mut(&(address, slot)) {
+            entry.known = known;
+            entry.absent = known.is_none();
+        }
+    }
+
+    /// The question could not be delivered because nobody holds the slot.
+    pub(super) fn absent(&mut self, address: IpAddr, slot: u16) {
+        self.answered(address, slot, None);
+    }
+
+    /// Forgets a peer, so that the next datagram asks.
+    pub(super) fn forget(&mut self, address: IpAddr, slot: u16) {
+        self.entries.remove(&(address, slot));
+    }
+}
+
+/// All of 127/8 is this host, whatever `lo` lists.
+fn contains(host: &FxHashSet<IpAddr>, address: IpAddr) -> bool {
+    address.is_loopback() || host.contains(&address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const KNOWN: Known = Known {
+        port: 5000,
+        buffer: 425_984,
+    };
+
+    fn lookup(port: Option<u16>, ask: bool) -> Lookup {
+        Lookup { port, ask }
+    }
+
+    #[test]
+    fn a_peer_is_asked_once_then_used_then_asked_again_while_in_use() {
+        let mut peers = Peers::default();
+        assert_eq!(peers.look_up(HERE, 7, 0), lookup(None, true));
+        assert_eq!(peers.look_up(HERE, 7, 1), lookup(None, false));
+        peers.answered(HERE, 7, Some(KNOWN));
+        assert_eq!(peers.look_up(HERE, 7, 2), lookup(Some(5000), false));
+        assert_eq!(
+            peers.look_up(HERE, 7, FRESH_MS),
+            lookup(Some(5000), true),
+            "stale: used, and asked for"
+        );
+        assert_eq!(
+            peers.look_up(HERE, 7, FRESH_MS + 1),
+            lookup(Some(5000), false)
+        );
+        peers.absent(HERE, 7);
+        assert_eq!(peers.look_up(HERE, 7, FRESH_MS + 2), lookup(None, false));
+    }
+
+    #[test]
+    fn an_unanswered_question_is_repeated_and_is_soon_not_worth_waiting_for() {
+        let mut peers = Peers::default();
+        assert!(!peers.is_settled(HERE, 7, 0), "never asked");
+        peers.look_up(HERE, 7, 0);
+        assert!(!peers.is_settled(HERE, 7, WORTHWHILE_MS - 1));
+        assert!(peers.is_settled(HERE, 7, WORTHWHILE_MS));
+        assert!(peers.look_up(HERE, 7, REPEAT_MS).ask);
+        assert!(
+            peers.is_settled(HERE, 7, REPEAT_MS),
+            "repeating starts no new wait"
+        );
+    }
+
+    #[test]
+    fn an_answer_nobody_asked_for_is_not_kept() {
+        let mut peers = Peers::default();
+        peers.answered(HERE, 7, Some(KNOWN));
+        assert_eq!(peers.known(HERE, 7), None);
+        assert!(peers.entries.is_empty());
+    }
+
+    #[test]
+    fn an_address_that_left_the_host_takes_its_peers_along() {
+        let mut peers = Peers::default();
+        peers.set_host([HERE]);
+        peers.look_up(HERE, 7, 0);
+        peers.answered(HERE, 7, Some(KNOWN));
+        peers.set_host([HERE]);
+        assert_eq!(peers.known(HERE, 7), Some(KNOWN));
+        peers.set_host([]);
+        assert_eq!(peers.known(HERE, 7), None);
+        assert!(!peers.is_host(HERE));
+        assert!(peers.is_host("127.9.9.9".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut peers = Peers::default();
+        for n in 0..20_000u32 {
+            peers.look_up(IpAddr::from(n.to_be_bytes()), 7, 0);
+        }
+        assert!(peers.entries.len() <= ENTRIES_MAX);
+    }
+}

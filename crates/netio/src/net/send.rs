@@ -1,0 +1,363 @@
+//! Sending: one `sendmsg` per batch, to the right port, with the right source port.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use feroce_mem::Fragment;
+
+use super::peers::Known;
+use super::{ENTROPY_PORTS, Local, Net};
+use crate::slot::SlotSendError;
+use crate::slot::message::Query;
+use crate::sys::{self, Outgoing};
+
+/// Datagrams one send may be cut into; older kernels' `UDP_MAX_SEGMENTS`.
+pub const SEGMENTS_MAX: usize = 64;
+
+/// Bytes one send may have in all: the longest IPv4 packet without its headers.
+const BYTES_MAX: usize = 65_507;
+
+/// Destinations remembered for which the kernel does not cut batches.
+const UNSEGMENTED_MAX: usize = 1_024;
+
+/// Where datagrams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// One of the device's addresses.
+    pub source: IpAddr,
+    /// The peer's address or a multicast group, of the same family.
+    pub destination: IpAddr,
+    /// The slot in the destination queue pair number, when there is one: a peer on this host is
+    /// then reached without a detour.
+    pub slot: Option<u16>,
+    /// DSCP and ECN bits.
+    pub traffic_class: u8,
+    /// Time to live or hop limit; 0 is sent as 1.
+    pub hop_limit: u8,
+    /// IPv6 flow label; 0 lets the kernel choose.
+    pub flow_label: u32,
+    /// Picks the source port toward other hosts; equal values keep a flow in order.
+    pub entropy: u16,
+}
+
+/// Why nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// No room in the send buffer: try again later, see [`Net::wait_writable`].
+    #[error("the send buffer is full")]
+    Busy,
+    /// Memory behind a fragment is not mapped.
+    #[error("a buffer to send from is not mapped")]
+    Fault,
+    /// The source is not an address of this device (any more).
+    #[error("{0} is not an address of this device")]
+    NoSource(IpAddr),
+    /// The caller's fault: the request contradicts itself.
+    #[error("a malformed send: {0}")]
+    Malformed(&'static str),
+    /// A datagram exceeds the MTU of the way it would take.
+    #[error("a datagram exceeds the MTU of the interface")]
+    TooLarge,
+    /// There is no route, or it leads nowhere; by errno.
+    #[error("the destination cannot be reached (errno {0}): see `ip route get`")]
+    Unreachable(i32),
+    /// Anything else, by errno.
+    #[error("the kernel refused to send (errno {0})")]
+    Refused(i32),
+}
+
+impl SendError {
+    fn from_io(error: &io::Error) -> Self {
+        match error.raw_os_error().unwrap_or(0) {
+            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Self::Busy,
+            libc::EFAULT => Self::Fault,
+            libc::EMSGSIZE => Self::TooLarge,
+            code @ (libc::ENETUNREACH
+            | libc::EHOSTUNREACH
+            | libc::ENETDOWN
+            | libc::EADDRNOTAVAIL) => Self::Unreachable(code),
+            code => Self::Refused(code),
+        }
+    }
+}
+
+/// The socket and port a destination means at this moment.
+struct Path<'a> {
+    fd: BorrowedFd<'a>,
+    source_port: u16,
+    outgoing: Outgoing,
+}
+
+impl Net {
+    /// Sends `fragments`, taken together, as `segments` datagrams of `segment_len` bytes, of which
+    /// only the last may be shorter; with one system call. With more than one segment the IPv4
+    /// identification of the *i*-th is *i*, otherwise it is 0.
+    ///
+    /// A destination for which the kernel does not cut batches gets this batch in single
+    /// datagrams, all with identification 0, and [`Self::segments_max`] says 1 from then on.
+    ///
+    /// # Errors
+    /// Then nothing was sent. Datagrams the firewall drops count as sent, as on any network.
+    pub fn send(
+        &mut self,
+        to: &Destination,
+        fragments: &[Fragment<'_>],
+        segment_len: usize,
+        segments: usize,
+    ) -> Result<(), SendError> {
+        let total = check_shape(fragments, segment_len, segments)?;
+        let port = self.destination_port(to);
+        let path = self.path(to, port)?;
+        // Bounded by BYTES_MAX, which fits.
+        let cut = (segments > 1).then_some(segment_len as u16);
+        let result = if cut.is_some() && self.unsegmented.contains(&to.destination) {
+            Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+        } else {
+            sys::send(path.fd, &path.outgoing, fragments, cut)
+        };
+        self.counters.send_calls += 1;
+        match result {
+            Ok(()) => {
+                self.counters.batches_out += u64::from(cut.is_some());
+                self.count_sent(segments, total);
+                Ok(())
+            }
+            Err(error) => match error.raw_os_error() {
+                // A firewall's verdict is a lost packet; it comes back as an error only here.
+                Some(libc::EPERM) => {
+                    self.counters.denied += segments as u64;
+                    Ok(())
+                }
+                // What kernels answer that cannot cut for this device or route. Some also say
+                // EINVAL for a segment beyond the MTU, which sending it alone tells apart.
+                Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP) if cut.is_some() => {
+                    self.send_one_by_one(to, port, fragments, segment_len, total)
+                }
+                _ => {
+                    let error = SendError::from_io(&error);
+                    self.counters.busy += u64::from(error == SendError::Busy);
+                    Err(error)
+                }
+            },
+        }
+    }
+
+    /// How many datagrams of `segment_len` bytes one [`Self::send`] to this destination takes.
+    #[must_use]
+    pub fn segments_max(&self, to: &Destination, segment_len: usize) -> usize {
+        if self.unsegmented.contains(&to.destination) {
+            return 1;
+        }
+        (BYTES_MAX / segment_len.max(1)).clamp(1, SEGMENTS_MAX)
+    }
+
+    /// The UDP source port datagrams to this destination carry. It changes only when an address
+    /// is added or removed, or [`Self::refresh_host_addresses`] finds that one moved.
+    ///
+    /// # Errors
+    /// [`SendError::NoSource`].
+    pub fn source_port(&self, to: &Destination) -> Result<u16, SendError> {
+        self.path(to, self.setup.port).map(|path| path.source_port)
+    }
+
+    /// Waits until the socket toward this destination takes datagrams again, at most `timeout`;
+    /// returns whether it does.
+    pub fn wait_writable(&self, to: &Destination, timeout: Duration) -> bool {
+        self.path(to, self.setup.port)
+            .is_ok_and(|path| sys::wait_writable(path.fd, timeout))
+    }
+
+    /// Whether sending now takes the way that later datagrams will take too: the peer is on
+    /// another host, or its private port is known, or it is not going to tell.
+    ///
+    /// Datagrams sent earlier are not lost, but the first that take the short way overtake them.
+    /// The first call for a peer asks it; an answer takes some microseconds from a peer that is
+    /// polling, and is not waited for longer than 20 ms.
+    pub fn peer_ready(&mut self, to: &Destination) -> bool {
+        let Some(slot) = self.same_host_slot(to) else {
+            return true;
+        };
+        if self.own_port(to.destination, slot).is_some() {
+            return true;
+        }
+        self.destination_port(to);
+        let now_ms = sys::monotonic_coarse_ms();
+        self.peers.is_settled(to.destination, slot, now_ms)
+    }
+
+    /// Forgets the private port of a same-host peer and asks for it: to be called when a
+    /// connection to it is set up, because the slot may have changed hands since the last one.
+    pub fn refresh_peer(&mut self, to: &Destination) {
+        if let Some(slot) = self.same_host_slot(to) {
+            self.peers.forget(to.destination, slot);
+            self.destination_port(to);
+        }
+    }
+
+    /// Receive buffer of a same-host peer's private socket, in the kernel's accounting, once it
+    /// has told.
+    #[must_use]
+    pub fn peer_buffer(&self, destination: IpAddr, slot: u16) -> Option<usize> {
+        if self.slots.iter().any(|own| own.number() == slot) {
+            return self.local(destination).map(|local| local.buffer as usize);
+        }
+        let Known { buffer, .. } = self.peers.known(destination, slot)?;
+        Some(buffer as usize)
+    }
+
+    /// The slot to ask, for a destination on this host.
+    fn same_host_slot(&self, to: &Destination) -> Option<u16> {
+        to.slot.filter(|_| self.peers.is_host(to.destination))
+    }
+
+    /// Our own private port, when a datagram goes to this very device.
+    fn own_port(&self, destination: IpAddr, slot: u16) -> Option<u16> {
+        let own = self.slots.iter().any(|own| own.number() == slot);
+        let local = self.local(destination).filter(|_| own)?;
+        Some(local.private_port)
+    }
+
+    /// The UDP port to send to; asks for it where that is due.
+    fn destination_port(&mut self, to: &Destination) -> u16 {
+        let Some(slot) = self.same_host_slot(to) else {
+            return self.setup.port;
+        };
+        if let Some(port) = self.own_port(to.destination, slot) {
+            return port;
+        }
+        let now_ms = sys::monotonic_coarse_ms();
+        let lookup = self.peers.look_up(to.destination, slot, now_ms);
+        if lookup.ask {
+            self.ask(to.destination, slot);
+            // The question itself may have shown that the owner is gone.
+            let known = self.peers.known(to.destination, slot);
+            return known.map_or(self.setup.port, |known| known.port);
+        }
+        lookup.port.unwrap_or(self.setup.port)
+    }
+
+    fn ask(&mut self, address: IpAddr, slot: u16) {
+        let query = Query {
+            address,
+            port: self.setup.port,
+        };
+        let Some(own) = self.slots.first() else {
+            return;
+        };
+        self.counters.queries += 1;
+        match own.ask(slot, &query) {
+            Ok(()) => {}
+            Err(SlotSendError::Absent) => self.peers.absent(address, slot),
+            Err(error) => log::debug!("slot {slot} cannot be asked: {error}"),
+        }
+    }
+
+    fn path(&self, to: &Destination, port: u16) -> Result<Path<'_>, SendError> {
+        if to.source.is_ipv4() != to.destination.is_ipv4() {
+            return Err(SendError::Malformed(
+                "source and destination differ in family",
+            ));
+        }
+        let local = self
+            .local(to.source)
+            .ok_or(SendError::NoSource(to.source))?;
+        let direct = to.destination.is_multicast() || self.peers.is_host(to.destination);
+        let spread = match usize::from(to.entropy) % ENTROPY_PORTS {
+            0 => None,
+            _ if direct => None,
+            number => self.spread_socket(local, number - 1),
+        };
+        let (fd, source_port) =
+            spread.unwrap_or_else(|| (self.sockets[local.private].fd.as_fd(), local.private_port));
+        let label = to.flow_label & 0xf_ffff;
+        Ok(Path {
+            fd,
+            source_port,
+            outgoing: Outgoing {
+                to: self.setup.socket_address(to.destination, port, label),
+                tclass: to.traffic_class,
+                hop_limit: to.hop_limit.max(1),
+            },
+        })
+    }
+
+    /// One more socket to send from; `None`, now and ever after, if it could not be made.
+    fn spread_socket<'a>(&self, local: &'a Local, number: usize) -> Option<(BorrowedFd<'a>, u16)> {
+        let made = local.spread[number].get_or_init(|| {
+            let fd = self.setup.spread(local.ip);
+            let bound = fd.and_then(|fd| {
+                let address = sys::local_address(fd.as_fd())
+                    .map_err(super::OpenError::io("a UDP socket cannot be examined"))?;
+                Ok((fd, address.port()))
+            });
+            bound
+                .inspect_err(|error| log::info!("{} has fewer source ports: {error}", local.ip))
+                .ok()
+        });
+        made.as_ref().map(|(fd, port)| (fd.as_fd(), *port))
+    }
+
+    fn send_one_by_one(
+        &mut self,
+        to: &Destination,
+        port: u16,
+        fragments: &[Fragment<'_>],
+        segment_len: usize,
+        total: usize,
+    ) -> Result<(), SendError> {
+        let path = self.path(to, port)?;
+        let (sent, error) = sys::send_segments(path.fd, &path.outgoing, fragments, segment_len);
+        let segments = total.div_ceil(segment_len);
+        self.counters.send_calls += sent as u64;
+        if sent == 0
+            && let Some(error) = error
+        {
+            let error = SendError::from_io(&error);
+            self.counters.busy += u64::from(error == SendError::Busy);
+            return Err(error);
+        }
+        if self.unsegmented.len() >= UNSEGMENTED_MAX {
+            self.unsegmented.clear();
+        }
+        if self.unsegmented.insert(to.destination) {
+            self.counters.unsegmented += 1;
+            log::info!("datagrams to {} are sent one by one", to.destination);
+        }
+        // What did not follow is lost on the way, as far as the caller is concerned: it cannot
+        // take back the part that left.
+        self.counters.cut_short += (segments - sent) as u64;
+        self.count_sent(sent, total.min(sent * segment_len));
+        Ok(())
+    }
+
+    const fn count_sent(&mut self, datagrams: usize, bytes: usize) {
+        self.counters.datagrams_out += datagrams as u64;
+        self.counters.bytes_out += bytes as u64;
+    }
+}
+
+/// The bytes of the fragments, if they are what `segments` of `segment_len` can hold.
+fn check_shape(
+    fragments: &[Fragment<'_>],
+    segment_len: usize,
+    segments: usize,
+) -> Result<usize, SendError> {
+    if fragments.len() > sys::FRAGMENTS_MAX {
+        return Err(SendError::Malformed("more than 1,024 fragments"));
+    }
+    let total = fragments.iter().map(Fragment::len).sum::<usize>();
+    if total > BYTES_MAX {
+        return Err(SendError::Malformed("more than 65,507 bytes"));
+    }
+    if segments == 0 || segments > SEGMENTS_MAX || segment_len == 0 {
+        return Err(SendError::Malformed("no segments, or more than 64"));
+    }
+    if total.div_ceil(segment_len) != segments {
+        return Err(SendError::Malformed(
+            "the fragments do not add up to the segments",
+        ));
+    }
+    Ok(total)
+}

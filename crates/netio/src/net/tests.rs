@@ -1,0 +1,270 @@
+use super::*;
+use crate::slot::SlotSendError;
+use feroce_mem::Fragment;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// Long enough for anything on loopback; only a failing test waits that long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A received datagram that outlives its buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Got {
+    bytes: Vec<u8>,
+    source: SocketAddr,
+    destination: IpAddr,
+    destination_port: u16,
+    traffic_class: u8,
+    hop_limit: u8,
+    local: bool,
+    forwarded: bool,
+}
+
+impl From<Datagram<'_>> for Got {
+    fn from(datagram: Datagram<'_>) -> Self {
+        Self {
+            bytes: datagram.bytes.to_vec(),
+            source: datagram.source,
+            destination: datagram.destination,
+            destination_port: datagram.destination_port,
+            traffic_class: datagram.traffic_class,
+            hop_limit: datagram.hop_limit,
+            local: datagram.local,
+            forwarded: datagram.forwarded,
+        }
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// A port nobody else uses, so that tests running at the same time stay apart.
+fn free_port() -> u16 {
+    let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
+    probe.local_addr().unwrap().port()
+}
+
+fn loopback_index() -> u32 {
+    let interfaces = interfaces().unwrap();
+    let lo = interfaces.iter().find(|interface| interface.loopback);
+    lo.unwrap().index
+}
+
+/// A device on loopback, as another process would open it.
+fn device(port: u16, addresses: &[&str]) -> Net {
+    configured(NetConfig {
+        udp_port: port,
+        addresses: addresses.iter().map(|text| ip(text)).collect(),
+        ..NetConfig::default()
+    })
+}
+
+fn configured(config: NetConfig) -> Net {
+    let config = NetConfig {
+        interface: loopback_index(),
+        ..config
+    };
+    Net::open(config, Slot::claim().unwrap()).unwrap()
+}
+
+impl Net {
+    fn slot(&self) -> u16 {
+        self.slots[0].number()
+    }
+
+    fn to(&self, peer: &Self, address: &str) -> Destination {
+        Destination {
+            source: ip(address),
+            destination: ip(address),
+            slot: Some(peer.slot()),
+            traffic_class: 0,
+            hop_limit: 64,
+            flow_label: 0,
+            entropy: 0,
+        }
+    }
+
+    fn send_bytes(&mut self, to: &Destination, bytes: &[u8]) {
+        self.send(to, &[Fragment::from(bytes)], bytes.len(), 1)
+            .unwrap();
+    }
+
+    /// Everything that arrives until there are `count` datagrams.
+    #[track_caller]
+    fn expect(&mut self, count: usize) -> Vec<Got> {
+        let mut all = Vec::new();
+        let start = Instant::now();
+        while all.len() < count {
+            self.receive_ready(|datagram| all.push(Got::from(datagram)))
+                .unwrap();
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{} of {count} datagrams came",
+                all.len()
+            );
+        }
+        assert_eq!(all.len(), count);
+        all
+    }
+
+    /// Nothing is waiting.
+    #[track_caller]
+    fn expect_nothing(&mut self) {
+        let mut all = Vec::new();
+        self.receive_ready(|datagram| all.push(Got::from(datagram)))
+            .unwrap();
+        assert_eq!(all, []);
+    }
+}
+
+/// Lets two devices learn each other's private ports.
+fn acquaint(a: &mut Net, b: &mut Net, address: &str) {
+    let (to_b, to_a) = (a.to(b, address), b.to(a, address));
+    let start = Instant::now();
+    while !(a.peer_ready(&to_b) && b.peer_ready(&to_a)) {
+        a.receive_ready(|_| {}).unwrap();
+        b.receive_ready(|_| {}).unwrap();
+        assert!(start.elapsed() < PATIENCE);
+    }
+    assert!(a.peer_buffer(ip(address), b.slot()).is_some());
+    assert!(b.peer_buffer(ip(address), a.slot()).is_some());
+}
+
+#[test]
+fn a_datagram_arrives_with_all_its_header_said() {
+    for address in ["127.0.0.1", "::1"] {
+        let port = free_port();
+        let (mut a, mut b) = (device(port, &[address]), device(port, &[address]));
+        acquaint(&mut a, &mut b, address);
+        for traffic_class in [0x00, 0x01, 0x02, 0x03, 0xb8, 0xff] {
+            let to = Destination {
+                traffic_class,
+                hop_limit: 9,
+                ..a.to(&b, address)
+            };
+            let source_port = a.source_port(&to).unwrap();
+            a.send_bytes(&to, b"hello");
+            assert_eq!(
+                b.expect(1),
+                [Got {
+                    bytes: b"hello".to_vec(),
+                    source: SocketAddr::new(ip(address), source_port),
+                    destination: ip(address),
+                    destination_port: port,
+                    traffic_class,
+                    hop_limit: 9,
+                    local: true,
+                    forwarded: false,
+                }]
+            );
+        }
+        a.expect_nothing();
+    }
+}
+
+#[test]
+fn a_batch_arrives_as_the_datagrams_it_is_made_of() {
+    for address in ["127.0.0.1", "::1"] {
+        let port = free_port();
+        let (mut a, mut b) = (device(port, &[address]), device(port, &[address]));
+        acquaint(&mut a, &mut b, address);
+        let to = a.to(&b, address);
+        for (segment_len, total) in [(1, 64), (1040, 62 * 1040 + 1), (4112, 15 * 4112), (7, 20)] {
+            assert!(a.segments_max(&to, segment_len) >= total / segment_len);
+            let bytes: Vec<u8> = (0..total).map(|n| n as u8 ^ (n >> 8) as u8).collect();
+            // Cut into fragments that respect no boundary, an empty one among them.
+            let mut fragments = vec![Fragment::from(&[][..])];
+            fragments.extend(bytes.chunks(1000).map(Fragment::from));
+            let segments = total.div_ceil(segment_len);
+            a.send(&to, &fragments, segment_len, segments).unwrap();
+            let got: Vec<_> = b
+                .expect(segments)
+                .into_iter()
+                .map(|got| got.bytes)
+                .collect();
+            let sent: Vec<_> = bytes.chunks(segment_len).map(<[u8]>::to_vec).collect();
+            assert_eq!(got, sent, "{segment_len} of {total}");
+        }
+        let counters = a.counters();
+        assert_eq!((counters.send_calls, counters.batches_out), (4, 4));
+        assert_eq!(b.counters().batches_in, 4, "joined on loopback");
+        assert_eq!(b.counters().datagrams_in, counters.datagrams_out);
+        assert_eq!(b.counters().bytes_in, counters.bytes_out);
+    }
+}
+
+#[test]
+fn a_sender_that_knows_no_private_port_asks_for_it_once() {
+    let port = free_port();
+    let (mut a, mut b) = (device(port, &["127.0.0.1"]), device(port, &["127.0.0.1"]));
+    let to = a.to(&b, "127.0.0.1");
+    assert!(!a.peer_ready(&to));
+    for _ in 0..5 {
+        a.send_bytes(&to, b"early");
+    }
+    assert_eq!(a.counters().queries, 1);
+    // What was sent to the shared port landed in either process and is handed on.
+    let owner = b.slot();
+    let start = Instant::now();
+    let mut arrived = 0;
+    while arrived < 5 {
+        a.receive_ready(|_| Verdict::Forward(owner)).unwrap();
+        arrived += b.receive_ready(|_| {}).unwrap();
+        assert!(start.elapsed() < PATIENCE);
+    }
+    a.receive_ready(|_| {}).unwrap();
+    assert!(a.peer_ready(&to));
+    assert_eq!(
+        a.peer_buffer(ip("127.0.0.1"), owner),
+        Some(b.receive_buffer())
+    );
+    let forwarded = a.counters().forwarded_out;
+    a.send_bytes(&to, b"late");
+    assert!(!b.expect(1)[0].forwarded);
+    assert_eq!(a.counters().forwarded_out, forwarded);
+    assert_eq!(a.counters().queries, 1);
+}
+
+#[test]
+fn what_lands_in_the_wrong_process_is_handed_on_with_its_header() {
+    let port = free_port();
+    let (mut a, mut b) = (device(port, &["127.0.0.1"]), device(port, &["127.0.0.1"]));
+    let stranger = UdpSocket::bind("127.0.0.9:0").unwrap();
+    // A device alone on the shared port gets everything.
+    let owner = b.slot();
+    b.remove_address(ip("127.0.0.1"));
+    for number in 0..40u8 {
+        stranger.send_to(&[number; 9], ("127.0.0.1", port)).unwrap();
+    }
+    let mut seen = 0;
+    let start = Instant::now();
+    while seen < 40 {
+        seen += a.receive(|_| Verdict::Forward(owner)).unwrap();
+        assert!(start.elapsed() < PATIENCE);
+    }
+    assert_eq!(a.counters().forwarded_out, 40);
+    let got = b.expect(40);
+    for (number, got) in got.iter().enumerate() {
+        assert_eq!(got.bytes, [number as u8; 9]);
+        assert_eq!(got.source, stranger.local_addr().unwrap());
+        assert_eq!(got.destination, ip("127.0.0.1"));
+        assert_eq!(got.destination_port, port);
+        assert!(got.forwarded && got.hop_limit > 0);
+    }
+    assert_eq!(b.counters().forwarded_in, 40);
+}
+
+#[test]
+fn handing_on_to_nobody_drops_and_counts() {
+    let port = free_port();
+    let mut a = device(port, &["127.0.0.1"]);
+    let gone = Slot::claim().unwrap();
+    let owner = gone.number();
+    drop(gone);
+    let stranger = UdpSocket::bind("127.0.0.9:0").unwrap();
+    stranger.send_to(b"x", ("127.0.0.1", port)).unwrap();
+    while a.receive(|_| Verdict::Forward(owner)).unwrap() == 0 {}
+    assert_eq!(a.counters().forward_dropped, 1);
+    assert_eq!(a.slots[0].send(owner, 0, b""), Err(SlotSendError::Absent));
+}
