@@ -1,1 +1,4 @@
 //! Counters, logging and pcapng captures
+
+pub mod frame;
+pub mod read;

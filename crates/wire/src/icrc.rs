@@ -1,9 +1,10 @@
-//! The invariant CRC of RoCEv2 (IBTA annex A17.3.3): an Ethernet CRC-32 over everything that no
-//! router may change.
+//! The invariant CRC of RoCEv2 (IBTA annex A17.3.3) and of RoCE v1 (IBTA 7.8.1): an Ethernet CRC-32
+//! over everything that no router may change.
 //!
 //! The fields that may change count as ones: IPv4 TOS, TTL and checksum; IPv6 traffic class, flow
 //! label and hop limit; the UDP checksum; the BTH byte that holds FECN and BECN. Eight bytes of
-//! ones stand for the absent LRH. The result is sent as a little-endian word.
+//! ones stand for the absent LRH. The result is sent as a little-endian word. RoCE v1 has a
+//! global routing header in the place of IP and UDP, masked like the IPv6 header.
 
 use crate::header::Bth;
 use core::net::IpAddr;
@@ -11,6 +12,9 @@ use crc32fast::Hasher;
 
 /// Length of the ICRC on the wire, in bytes.
 pub const LEN: usize = 4;
+
+/// Length of the global routing header of RoCE v1, in bytes.
+pub const GRH_LEN: usize = 40;
 
 /// The addresses, ports and IPv4 fields that enter the sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +77,18 @@ impl Seed {
         udp[2..4].copy_from_slice(&flow.destination_port.to_be_bytes());
         udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
         hasher.update(&udp);
+        Self(hasher)
+    }
+
+    /// Sums the pseudo header of RoCE v1 packets: their global routing header.
+    pub fn of_grh(grh: &[u8; GRH_LEN]) -> Self {
+        let mut masked = *grh;
+        masked[0] |= 0x0f;
+        masked[1..4].fill(0xff);
+        masked[7] = 0xff;
+        let mut hasher = Hasher::new();
+        hasher.update(&[0xff; 8]);
+        hasher.update(&masked);
         Self(hasher)
     }
 
@@ -154,6 +170,17 @@ pub fn check(flow: &Flow, roce: &[u8]) -> Verdict {
     match id_of_difference(unshifted) {
         Some(id) => Verdict::GoodWithId(id ^ flow.ipv4_id),
         None => Verdict::Bad,
+    }
+}
+
+/// Checks the last four bytes of a RoCE v1 packet, `roce` (BTH to ICRC), against the rest and its
+/// global routing header. Never [`Verdict::GoodWithId`]: everything that counts is visible.
+pub fn check_v1(grh: &[u8; GRH_LEN], roce: &[u8]) -> Verdict {
+    match roce.split_last_chunk::<LEN>() {
+        Some((body, stored)) if body.len() >= Bth::LEN && Seed::of_grh(grh).of(body) == *stored => {
+            Verdict::Good
+        }
+        _ => Verdict::Bad,
     }
 }
 
