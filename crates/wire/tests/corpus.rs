@@ -204,7 +204,7 @@ fn icrc_by_definition(carrier: Carrier, frame: &[u8]) -> [u8; 4] {
     for byte in [0xff; 8].into_iter().chain(masked) {
         for bit in 0..8 {
             let feedback = (state ^ u32::from(byte) >> bit) & 1;
-            state = state >> 1 ^ feedback * 0xedb8_8320;
+            state = (state >> 1) ^ (feedback * 0xedb8_8320);
         }
     }
     (!state).to_le_bytes()
