@@ -9,6 +9,7 @@ mod cargo;
 mod dist;
 #[path = "../../ibverbs/symbols.rs"]
 mod symbols;
+mod tidy;
 
 const USAGE: &str = "\
 cargo xtask COMMAND
@@ -16,6 +17,7 @@ cargo xtask COMMAND
   dist [--profile NAME] [--out FOLDER]     build the programs and C libraries into target/feroce
   abi [--profile NAME] [--no-build]        compare libibverbs.so.1 with its table, headers, programs
   abi --regenerate [--include FOLDER]      write crates/verbs-abi again from the C headers
+  tidy [--update]                          check limits of the house style; shrink tidy.allow
 ";
 
 fn main() -> ExitCode {
@@ -41,6 +43,7 @@ fn run() -> Result<()> {
     match command.to_str() {
         Some("dist") => dist::run(arguments),
         Some("abi") => abi::run(arguments),
+        Some("tidy") => tidy::run(arguments),
         _ => bail!("no command {}\n\n{USAGE}", command.display()),
     }
 }
