@@ -35,10 +35,9 @@ const UNSAFE_ALLOWED: [&str; 6] = [
 ];
 
 /// Beginnings of paths that exist on one machine only.
-const MACHINE_PATHS: [&str; 4] = [
+const MACHINE_PATHS: [&str; 3] = [
     concat!("/", "work/"),
     concat!("/", "root/"),
-    concat!("/", "home/"),
     concat!("/", "Users/"),
 ];
 
@@ -306,7 +305,7 @@ fn test_places(files: &Files) -> Vec<TestPlace> {
         let path = Path::new(path);
         let stem = path.file_stem().unwrap_or_default();
         let folder = if stem == "lib" || stem == "main" || stem == "mod" {
-            path.parent().unwrap_or(Path::new("")).to_owned()
+            path.parent().map(Path::to_owned).unwrap_or_default()
         } else {
             path.with_extension("")
         };
