@@ -290,7 +290,7 @@ impl<'t> Grant<'t> {
         }
         let start = match self.backing {
             Backing::OnDemand => {
-                sys::populate(address, size_of::<u64>(), true).map_err(refused)?;
+                sys::ensure_writable(address, size_of::<u64>()).map_err(refused)?;
                 ptr::with_exposed_provenance_mut(address)
             }
             _ => self.start,

@@ -59,6 +59,13 @@ pub(crate) fn populate(address: usize, len: usize, write: bool) -> Result<(), Re
     }
 }
 
+/// As [`populate`] for writing, but any doubt is a refusal: who asks would die of a fault.
+pub(crate) fn ensure_writable(address: usize, len: usize) -> Result<(), Refusal> {
+    let start = page_of(address);
+    madvise_populate(start, len + (address - start), true)
+        .map_err(|errno| Refusal { address, errno })
+}
+
 /// Whether [`populate`] can tell anything here.
 pub(crate) fn can_populate() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();

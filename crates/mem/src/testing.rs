@@ -15,7 +15,7 @@ impl Mapping {
     pub(crate) fn new(pages: usize) -> Self {
         // Addresses of our own choice, far from where the kernel puts mappings: a page that one
         // test unmaps must stay unmapped, whatever the tests beside it map.
-        static NEXT: AtomicUsize = AtomicUsize::new(0x1000_0000_0000);
+        static NEXT: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
         let wanted = NEXT.fetch_add(1 << 30, Ordering::Relaxed);
         // SAFETY: NOREPLACE leaves what is mapped already alone.
         let start = unsafe {
