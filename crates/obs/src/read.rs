@@ -1,8 +1,9 @@
 //! Capture files, read as a stream of link-layer frames: classic pcap and pcapng.
 //!
-//! What it is not: it does not look into frames, [`crate::frame`] does; it keeps neither options
-//! nor names. Read draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng first.
+//! What it is not: it does not look into frames, [`crate::frame`] does; it keeps neither names
+//! nor statistics. Read draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng first.
 
+use crate::pcapng::Direction;
 use std::fmt;
 use std::io::{self, Read};
 use std::time::Duration;
@@ -43,6 +44,10 @@ pub struct Record<'a> {
     pub bytes: &'a [u8],
     /// Bytes the frame had on the wire; more than were captured if it was cut.
     pub original_len: u32,
+    /// Which way it went, where the file tells.
+    pub direction: Option<Direction>,
+    /// A remark of the file's writer.
+    pub comment: Option<&'a str>,
 }
 
 /// Why a capture cannot be read, or not further. Always the fault of the file.
@@ -230,6 +235,8 @@ impl Pcap {
             link_type: self.link_type,
             bytes: body,
             original_len,
+            direction: None,
+            comment: None,
         }))
     }
 }
@@ -254,11 +261,8 @@ impl Interface {
             units_per_second: 1_000_000,
             offset_seconds: 0,
         };
-        while fields.left.len() >= 4 {
-            let (code, len) = (fields.u16()?, fields.u16()?);
-            let value = fields.bytes(usize::from(len).next_multiple_of(4))?;
+        while let Some((code, value)) = fields.option()? {
             match code {
-                OPTION_END => break,
                 OPTION_RESOLUTION => {
                     let code = *value.first().ok_or("an empty timestamp resolution")?;
                     interface.units_per_second = units_per_second(code)?;
@@ -389,6 +393,8 @@ fn packet<'b>(
             link_type: interface.link_type,
             bytes: fields.bytes(original_len.min(limit) as usize)?,
             original_len,
+            direction: None,
+            comment: None,
         });
     }
     if kind == BLOCK_PACKET {
@@ -397,12 +403,29 @@ fn packet<'b>(
     let (high, low) = (fields.u32()?, fields.u32()?);
     let captured_len = fields.u32()?;
     let original_len = fields.u32()?;
-    Ok(Record {
+    let mut record = Record {
         time: Some(interface.time(u64::from(high) << 32 | u64::from(low))),
         link_type: interface.link_type,
-        bytes: fields.bytes(captured_len as usize)?,
+        bytes: fields.padded(captured_len as usize)?,
         original_len,
-    })
+        direction: None,
+        comment: None,
+    };
+    while let Some((code, value)) = fields.option()? {
+        match code {
+            OPTION_COMMENT => record.comment = str::from_utf8(value).ok(),
+            OPTION_PACKET_FLAGS => {
+                let flags = *value.first_chunk().ok_or("short packet flags")?;
+                record.direction = match order.u32(flags) & 3 {
+                    1 => Some(Direction::In),
+                    2 => Some(Direction::Out),
+                    _ => None,
+                };
+            }
+            _ => {}
+        }
+    }
+    Ok(record)
 }
 
 /// Splits fields off a block's body.
@@ -430,6 +453,23 @@ impl<'a> Fields<'a> {
         let (bytes, left) = self.left.split_at_checked(len).ok_or(TOO_SHORT)?;
         self.left = left;
         Ok(bytes)
+    }
+
+    /// `len` bytes and what fills them up to a whole word.
+    fn padded(&mut self, len: usize) -> Result<&'a [u8], &'static str> {
+        let bytes = self.bytes(len)?;
+        self.bytes(len.next_multiple_of(4) - len)?;
+        Ok(bytes)
+    }
+
+    /// The next option, until their end.
+    fn option(&mut self) -> Result<Option<(u16, &'a [u8])>, &'static str> {
+        if self.left.len() < 4 {
+            return Ok(None);
+        }
+        let (code, len) = (self.u16()?, self.u16()?);
+        let value = self.padded(usize::from(len))?;
+        Ok((code != OPTION_END).then_some((code, value)))
     }
 }
 
@@ -519,6 +559,8 @@ const BLOCK_PACKET: u32 = 2;
 const BLOCK_SIMPLE: u32 = 3;
 const BLOCK_ENHANCED: u32 = 6;
 const OPTION_END: u16 = 0;
+const OPTION_COMMENT: u16 = 1;
+const OPTION_PACKET_FLAGS: u16 = 2;
 const OPTION_RESOLUTION: u16 = 9;
 const OPTION_TIME_OFFSET: u16 = 14;
 const TOO_SHORT: &str = "a block shorter than its fields";

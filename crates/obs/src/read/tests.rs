@@ -207,3 +207,54 @@ fn a_length_that_no_frame_has_is_refused_before_memory_is_taken() {
             .contains("longer than any frame")
     );
 }
+
+#[test]
+fn what_our_writer_wrote_is_read() {
+    use crate::frame::{Frame, Icrc};
+    use crate::pcapng::{Packet, Writer};
+    use feroce_wire::icrc::{Flow, IPV4_DONT_FRAGMENT, Seed};
+
+    let flow = Flow {
+        source: [10, 0, 0, 1].into(),
+        destination: [10, 0, 0, 2].into(),
+        source_port: 50_000,
+        destination_port: feroce_wire::ROCE_V2_PORT,
+        ipv4_id: 7,
+        ipv4_fragment: IPV4_DONT_FRAGMENT,
+    };
+    let body = [0x55; 16];
+    let icrc = Seed::new(&flow, body.len() + feroce_wire::icrc::LEN).of(&body);
+    let mut file = Vec::new();
+    let mut writer = Writer::new(&mut file, "a test").unwrap();
+    for (time_ns, direction, comment) in [
+        (1_000_000_007, Direction::Out, None),
+        (2_000_000_000, Direction::In, Some("late")),
+    ] {
+        let packet = Packet {
+            time_ns,
+            direction,
+            flow: &flow,
+            traffic_class: 2,
+            hop_limit: 64,
+            roce: &[&body, &icrc],
+            comment,
+        };
+        writer.packet(&packet).unwrap();
+    }
+    let mut reader = Reader::new(&file[..]).unwrap();
+    let record = reader.next_record().unwrap().unwrap();
+    assert_eq!(record.time, Some(Duration::new(1, 7)));
+    assert_eq!(
+        (record.direction, record.comment),
+        (Some(Direction::Out), None)
+    );
+    let frame = Frame::parse(record.link_type, record.bytes).unwrap();
+    assert_eq!((frame.icrc(), &frame.roce[..16]), (Icrc::Right, &body[..]));
+    let record = reader.next_record().unwrap().unwrap();
+    assert_eq!(record.time, Some(Duration::from_secs(2)));
+    assert_eq!(
+        (record.direction, record.comment),
+        (Some(Direction::In), Some("late"))
+    );
+    assert!(reader.next_record().unwrap().is_none());
+}
