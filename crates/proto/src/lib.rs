@@ -16,19 +16,46 @@ extern crate std;
 
 mod attributes;
 mod completion;
+mod config;
+mod counters;
+mod datagram;
+mod dcqcn;
+mod error;
 mod host;
+mod lists;
+mod nic;
+mod qp;
 mod request;
+mod requester;
+mod responder;
+mod srq;
+mod table;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod time;
+mod timers;
+mod transition;
+mod window;
 
 pub use attributes::{
     AttributeMask, Mtu, Path, QpAttributes, QpCapabilities, QpInit, QpState, QpType, SrqAttributes,
     SrqInit,
 };
 pub use completion::{AsyncEvent, Completion, CompletionOpcode, CompletionStatus};
+pub use config::{
+    CongestionControl, DcqcnParameters, MESSAGE_BYTES_MAX, NicConfig, RD_ATOMIC_MAX, SGE_MAX,
+};
+pub use counters::Counters;
+pub use error::{
+    CreateError, DestroyError, ModifyError, MulticastError, Names, PostError, SrqError,
+};
 pub use host::{
     AtomicOperation, Envelope, Host, LocalFault, Payload, RemoteAccess, RemoteFault, RemoteRange,
     TransmitError,
 };
+pub use nic::{Nic, Progress};
 pub use request::{
     BindRequest, Data, DatagramTarget, RecvRequest, Remote, SendFlags, SendOperation, SendRequest,
     Sge, SgeList,

@@ -1,0 +1,572 @@
+//! One device: all its queue pairs and shared receive queues, behind one set of verbs.
+//!
+//! It is not thread-safe and holds no lock: everything runs under the owner's.
+
+use crate::config::SGE_MAX;
+use crate::lists::Index;
+use crate::qp::{Context, Qp, Ready, Shared, Step};
+use crate::srq::Srqs;
+use crate::table::QpTable;
+use crate::timers::{Timer, Timers};
+use crate::window::{INBOUND, Windows};
+use crate::{
+    AttributeMask, Counters, CreateError, DestroyError, Host, Instant, ModifyError, MulticastError,
+    NicConfig, PostError, QpAttributes, QpInit, QpState, QpType, RecvRequest, SendRequest,
+    SrqAttributes, SrqError, SrqId, SrqInit,
+};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use feroce_wire::{Address, MULTICAST_QPN, Operation, Packet, Qpn};
+
+/// The queue pair number of the general service interface (IBTA 3.9.3).
+const GSI_QPN: Qpn = Qpn::new(1);
+
+/// Membership bit of a partition key.
+const PKEY_FULL: u16 = 0x8000;
+
+/// What a call to [`Nic::poll_transmit`] came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Packets handed to the host.
+    pub sent: usize,
+    /// The budget ran out and there is more to send: call again.
+    pub more: bool,
+    /// The host had no room: call again when it has.
+    pub busy: bool,
+}
+
+/// A device.
+///
+/// Every verb and every `handle_*` may make [`poll_transmit`](Self::poll_transmit) have something
+/// to send and change [`poll_timeout`](Self::poll_timeout); call both after them.
+#[derive(Debug)]
+pub struct Nic {
+    shared: Shared,
+    qps: QpTable,
+    groups: BTreeMap<IpAddr, Vec<Index>>,
+    attachments: u32,
+}
+
+impl Nic {
+    /// A device without queue pairs.
+    pub fn new(config: NicConfig) -> Self {
+        let config = NicConfig {
+            max_sge: config.max_sge.min(SGE_MAX),
+            quantum: config.quantum.max(1),
+            ..config
+        };
+        Self {
+            shared: Shared {
+                config,
+                counters: Counters::default(),
+                windows: Windows::new(&config),
+                timers: Timers::default(),
+                srqs: Srqs::default(),
+                ready: Ready::default(),
+            },
+            qps: QpTable::default(),
+            groups: BTreeMap::new(),
+            attachments: 0,
+        }
+    }
+
+    /// What the device was made with; limits are the effective ones.
+    pub const fn config(&self) -> &NicConfig {
+        &self.shared.config
+    }
+
+    /// What the device counts.
+    pub const fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// Queue pairs that exist.
+    pub fn qp_count(&self) -> usize {
+        self.qps.len()
+    }
+
+    /// Creates a queue pair under a number of the host's choice.
+    ///
+    /// # Errors
+    /// [`CreateError`]: the number is taken, a capacity is above the device's, the SRQ or XRC
+    /// domain does not fit the type.
+    pub fn create_qp(&mut self, qpn: Qpn, init: QpInit) -> Result<(), CreateError> {
+        self.check_create(qpn, &init)?;
+        if let Some(id) = init.srq {
+            self.shared.srqs.add_user(id);
+        }
+        self.qps.insert(qpn, |index| Qp::new(index, qpn, init));
+        Ok(())
+    }
+
+    fn check_create(&self, qpn: Qpn, init: &QpInit) -> Result<(), CreateError> {
+        let config = &self.shared.config;
+        if qpn.value() == 0 || qpn == GSI_QPN || qpn == MULTICAST_QPN {
+            return Err(CreateError::QpnReserved(qpn));
+        }
+        if self.qps.index_of(qpn).is_some() {
+            return Err(CreateError::QpnInUse(qpn));
+        }
+        if self.qps.len() >= config.max_qp as usize {
+            return Err(CreateError::DeviceFull {
+                what: "queue pairs",
+                max: config.max_qp,
+            });
+        }
+        let capabilities = &init.capabilities;
+        for (what, asked, max) in [
+            ("max_send_wr", capabilities.max_send_wr, config.max_wr),
+            ("max_recv_wr", capabilities.max_recv_wr, config.max_wr),
+            ("max_send_sge", capabilities.max_send_sge, config.max_sge),
+            ("max_recv_sge", capabilities.max_recv_sge, config.max_sge),
+            (
+                "max_inline_data",
+                capabilities.max_inline_data,
+                config.max_inline_data,
+            ),
+        ] {
+            if asked > max {
+                return Err(CreateError::TooMuch { what, asked, max });
+            }
+        }
+        if let Some(id) = init.srq {
+            let srq = self.shared.srqs.query(id);
+            let srq = srq.ok_or(CreateError::UnknownSrq(id))?;
+            let xrc = matches!(init.qp_type, QpType::XrcSend | QpType::XrcRecv);
+            if xrc || srq.xrc.is_some() {
+                return Err(CreateError::SrqNotUsable(init.qp_type));
+            }
+        }
+        if init.qp_type == QpType::XrcRecv && init.xrcd.is_none() {
+            return Err(CreateError::XrcdMissing);
+        }
+        Ok(())
+    }
+
+    /// Destroys a queue pair; what was posted vanishes without completions.
+    ///
+    /// # Errors
+    /// [`DestroyError`]: unknown, or attached to a multicast group.
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), DestroyError> {
+        let index = self.qps.index_of(qpn);
+        let qp = index.and_then(|index| self.qps.get(index));
+        let qp = qp.ok_or(DestroyError::UnknownQp(qpn))?;
+        if qp.groups > 0 {
+            return Err(DestroyError::AttachedToMulticast(qpn));
+        }
+        let Some(mut qp) = self.qps.remove(qpn) else {
+            return Err(DestroyError::UnknownQp(qpn));
+        };
+        qp.detach_window(&mut self.shared);
+        self.shared.ready.remove(qp.index);
+        self.shared.timers.forget(qp.index);
+        if let Some(id) = qp.init.srq {
+            self.shared.srqs.remove_user(id);
+        }
+        Ok(())
+    }
+
+    /// Changes attributes and state; rules as in `ibv_modify_qp(3)`.
+    ///
+    /// # Errors
+    /// [`ModifyError`] names the transition or attribute at fault; then nothing has changed.
+    pub fn modify_qp<H: Host>(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        attributes: &QpAttributes,
+        mask: AttributeMask,
+        host: &mut H,
+    ) -> Result<(), ModifyError> {
+        let (qp, mut cx) = self
+            .enter(now, qpn, host)
+            .ok_or(ModifyError::UnknownQp(qpn))?;
+        qp.modify(&mut cx, attributes, mask)
+    }
+
+    /// The attributes as they are now, and how the queue pair was created.
+    pub fn query_qp(&self, qpn: Qpn) -> Option<(QpAttributes, QpInit)> {
+        let qp = self.qp(qpn)?;
+        let mut attributes = qp.attributes;
+        attributes.current_state = attributes.state;
+        match qp.state() {
+            QpState::Reset | QpState::Init => {}
+            QpState::ReadyToReceive => attributes.rq_psn = qp.responder.expected_psn(),
+            _ => {
+                attributes.rq_psn = qp.responder.expected_psn();
+                attributes.sq_psn = qp.requester.next_psn();
+            }
+        }
+        Some((attributes, qp.init))
+    }
+
+    /// Queues a send request; nothing is sent yet. In an error state it is flushed at once.
+    ///
+    /// # Errors
+    /// [`PostError`] says what is wrong with it; then nothing was queued.
+    pub fn post_send<H: Host>(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        request: SendRequest,
+        host: &mut H,
+    ) -> Result<(), PostError> {
+        let (qp, mut cx) = self
+            .enter(now, qpn, host)
+            .ok_or(PostError::UnknownQp(qpn))?;
+        qp.post_send(&mut cx, request)
+    }
+
+    /// Queues a receive request, from INIT on. In the error state it is flushed at once.
+    ///
+    /// # Errors
+    /// [`PostError`] says what is wrong with it; then nothing was queued.
+    pub fn post_recv<H: Host>(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        request: RecvRequest,
+        host: &mut H,
+    ) -> Result<(), PostError> {
+        let (qp, mut cx) = self
+            .enter(now, qpn, host)
+            .ok_or(PostError::UnknownQp(qpn))?;
+        qp.post_recv(&mut cx, request)
+    }
+
+    /// Creates a shared receive queue under a number of the host's choice.
+    ///
+    /// # Errors
+    /// [`CreateError`]: the number is taken, or a size is above the device's.
+    pub fn create_srq(&mut self, id: SrqId, init: SrqInit) -> Result<(), CreateError> {
+        self.shared.srqs.create(&self.shared.config, id, init)
+    }
+
+    /// Destroys a shared receive queue; what was posted vanishes without completions.
+    ///
+    /// # Errors
+    /// [`DestroyError`]: unknown, or queue pairs use it.
+    pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), DestroyError> {
+        self.shared.srqs.destroy(id)
+    }
+
+    /// Sets the size, the limit that raises an event, or both.
+    ///
+    /// # Errors
+    /// [`SrqError`] says which value is wrong; then nothing has changed.
+    pub fn modify_srq(
+        &mut self,
+        id: SrqId,
+        max_wr: Option<u32>,
+        limit: Option<u32>,
+    ) -> Result<(), SrqError> {
+        let config = &self.shared.config;
+        self.shared.srqs.modify(config, id, max_wr, limit)
+    }
+
+    /// The attributes of a shared receive queue; the limit is 0 after its event.
+    pub fn query_srq(&self, id: SrqId) -> Option<SrqAttributes> {
+        self.shared.srqs.query(id).map(|init| init.attributes)
+    }
+
+    /// Receives posted to a shared receive queue and not taken.
+    pub fn srq_len(&self, id: SrqId) -> Option<usize> {
+        self.shared.srqs.len(id)
+    }
+
+    /// Queues a receive request on a shared receive queue.
+    ///
+    /// # Errors
+    /// [`PostError`] says what is wrong with it; then nothing was queued.
+    pub fn post_srq_recv(&mut self, id: SrqId, request: RecvRequest) -> Result<(), PostError> {
+        self.shared.srqs.post(id, request)
+    }
+
+    /// Makes a UD queue pair receive what is sent to a multicast group.
+    ///
+    /// # Errors
+    /// [`MulticastError`].
+    pub fn attach_multicast(&mut self, qpn: Qpn, group: IpAddr) -> Result<(), MulticastError> {
+        let index = self.qps.index_of(qpn);
+        let index = index.ok_or(MulticastError::UnknownQp(qpn))?;
+        if !group.is_multicast() {
+            return Err(MulticastError::NotMulticast);
+        }
+        let max = self.shared.config.max_multicast_attach;
+        let qp = self.qps.get_mut(index);
+        let qp = qp.ok_or(MulticastError::UnknownQp(qpn))?;
+        if qp.init.qp_type != QpType::Ud {
+            return Err(MulticastError::NotDatagram(qpn));
+        }
+        let members = self.groups.entry(group).or_default();
+        if members.contains(&index) {
+            return Ok(());
+        }
+        if self.attachments >= max {
+            if members.is_empty() {
+                self.groups.remove(&group);
+            }
+            return Err(MulticastError::DeviceFull(max));
+        }
+        members.push(index);
+        qp.groups += 1;
+        self.attachments += 1;
+        Ok(())
+    }
+
+    /// Ends an attachment.
+    ///
+    /// # Errors
+    /// [`MulticastError`].
+    pub fn detach_multicast(&mut self, qpn: Qpn, group: IpAddr) -> Result<(), MulticastError> {
+        let index = self.qps.index_of(qpn);
+        let index = index.ok_or(MulticastError::UnknownQp(qpn))?;
+        let members = self.groups.get_mut(&group);
+        let members = members.ok_or(MulticastError::NotAttached(qpn))?;
+        let place = members.iter().position(|&member| member == index);
+        let place = place.ok_or(MulticastError::NotAttached(qpn))?;
+        members.remove(place);
+        if members.is_empty() {
+            self.groups.remove(&group);
+        }
+        self.attachments = self.attachments.saturating_sub(1);
+        if let Some(qp) = self.qps.get_mut(index) {
+            qp.groups = qp.groups.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    /// Takes in a packet whose form and ICRC are right.
+    pub fn handle_packet<H: Host>(
+        &mut self,
+        now: Instant,
+        from: &Address,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) {
+        let counters = &mut self.shared.counters;
+        counters.rx_packets += 1;
+        counters.rx_bytes += packet.payload.len() as u64;
+        if from.congestion_experienced() {
+            counters.np_ecn_marked_roce_packets += 1;
+        }
+        if (packet.pkey ^ self.shared.config.pkey) & !PKEY_FULL != 0
+            || (packet.pkey | self.shared.config.pkey) & PKEY_FULL == 0
+        {
+            self.shared.counters.dropped_pkey += 1;
+            return;
+        }
+        if packet.dest_qp == GSI_QPN {
+            return self.handle_gsi(from, packet);
+        }
+        if packet.dest_qp == MULTICAST_QPN {
+            return self.handle_multicast(now, from, packet, host);
+        }
+        let Some(index) = self.qps.index_of(packet.dest_qp) else {
+            self.shared.counters.dropped_unknown_qp += 1;
+            return;
+        };
+        self.deliver(now, index, from, packet, host);
+    }
+
+    /// The hook for connection-manager packets: the general service interface is served
+    /// elsewhere or not at all; here they are counted and dropped.
+    const fn handle_gsi(&mut self, _from: &Address, _packet: &Packet<'_>) {
+        self.shared.counters.gsi_packets += 1;
+    }
+
+    fn handle_multicast<H: Host>(
+        &mut self,
+        now: Instant,
+        from: &Address,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) {
+        // A group no one is attached to is no error. Members cannot change while we deliver.
+        let members = self.groups.remove(&from.destination).unwrap_or_default();
+        for &index in &members {
+            self.deliver(now, index, from, packet, host);
+        }
+        if !members.is_empty() {
+            self.groups.insert(from.destination, members);
+        }
+    }
+
+    fn deliver<H: Host>(
+        &mut self,
+        now: Instant,
+        index: Index,
+        from: &Address,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) {
+        let Some(qp) = self.qps.get_mut(index) else {
+            return;
+        };
+        let counters = &mut self.shared.counters;
+        if !qp.receives_packets() {
+            counters.dropped_state += 1;
+            return;
+        }
+        let is_cnp = packet.info.operation == Operation::CongestionNotification;
+        if packet.info.service != qp.service() && !is_cnp {
+            counters.dropped_service += 1;
+            return;
+        }
+        if qp.init.qp_type != QpType::Ud && !qp.is_from_peer(from) {
+            counters.dropped_address += 1;
+            return;
+        }
+        let mut cx = Context {
+            now,
+            index,
+            shared: &mut self.shared,
+            host,
+        };
+        if is_cnp {
+            cx.counters().rp_cnp_handled += 1;
+            return;
+        }
+        qp.handle_packet(&mut cx, from, packet);
+    }
+
+    /// Lets every timer fire that is due.
+    pub fn handle_timeout<H: Host>(&mut self, now: Instant, host: &mut H) {
+        while let Some((index, timer)) = self.shared.timers.pop_due(now) {
+            let Some(qp) = self.qps.get_mut(index) else {
+                continue;
+            };
+            let mut cx = Context {
+                now,
+                index,
+                shared: &mut self.shared,
+                host,
+            };
+            match timer {
+                Timer::Retry => qp.handle_retry_timer(&mut cx),
+                Timer::Pace => cx.schedule(),
+            }
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due; perhaps earlier than anything is.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.shared.timers.first()
+    }
+
+    /// Sends what may be sent now, at most `budget` packets, through [`Host::transmit`]. Queue
+    /// pairs take turns of [`NicConfig::quantum`] packets, so that packets of one flow
+    /// follow one another.
+    #[must_use]
+    pub fn poll_transmit<H: Host>(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        host: &mut H,
+    ) -> Progress {
+        let mut progress = Progress::default();
+        while progress.sent < budget {
+            let Some(index) = self.shared.ready.pop_front() else {
+                return progress;
+            };
+            let left = budget - progress.sent;
+            let (sent, step) = self.take_turn(now, index, left, host);
+            progress.sent += sent;
+            match step {
+                Step::Busy => {
+                    self.shared.ready.push_front(index);
+                    progress.busy = true;
+                    return progress;
+                }
+                Step::Idle => {}
+                Step::Sent | Step::Again => self.shared.ready.push_back(index),
+            }
+        }
+        progress.more = !self.shared.ready.is_empty();
+        progress
+    }
+
+    /// One queue pair's turn: packets sent, and how it ended.
+    fn take_turn<H: Host>(
+        &mut self,
+        now: Instant,
+        index: Index,
+        budget: usize,
+        host: &mut H,
+    ) -> (usize, Step) {
+        let quantum = (self.shared.config.quantum as usize).min(budget);
+        let Some(qp) = self.qps.get_mut(index) else {
+            return (0, Step::Idle);
+        };
+        let mut cx = Context {
+            now,
+            index,
+            shared: &mut self.shared,
+            host,
+        };
+        let mut sent = 0;
+        while sent < quantum {
+            match qp.transmit(&mut cx, sent + 1 == quantum) {
+                Step::Sent => sent += 1,
+                Step::Again => {}
+                step @ (Step::Busy | Step::Idle) => return (sent, step),
+            }
+        }
+        (sent, Step::Sent)
+    }
+
+    /// Limits the bytes in flight to a peer address: what its socket buffer holds. The window
+    /// never falls below two packets.
+    pub fn set_peer_window(&mut self, peer: IpAddr, bytes: u64) {
+        self.shared.windows.set_limit(peer, bytes);
+    }
+
+    /// Limits the bytes of READ responses on their way here: what our socket buffer holds.
+    pub fn set_read_window(&mut self, bytes: u64) {
+        self.shared.windows.set_limit_of(INBOUND, bytes);
+        self.shared.wake_waiting(INBOUND);
+    }
+
+    /// Bytes charged to all windows; 0 when everything sent is answered.
+    pub fn bytes_in_flight(&self) -> u64 {
+        self.shared.windows.in_flight()
+    }
+
+    /// Whether some queue pair may have something to send.
+    pub const fn wants_transmit(&self) -> bool {
+        !self.shared.ready.is_empty()
+    }
+
+    /// Send requests of a queue pair that are not completed.
+    pub fn send_queue_len(&self, qpn: Qpn) -> Option<usize> {
+        Some(self.qp(qpn)?.requester.len())
+    }
+
+    /// Receive requests of a queue pair that no message has taken.
+    pub fn recv_queue_len(&self, qpn: Qpn) -> Option<usize> {
+        Some(self.qp(qpn)?.receives.len())
+    }
+
+    fn qp(&self, qpn: Qpn) -> Option<&Qp> {
+        self.qps.get(self.qps.index_of(qpn)?)
+    }
+
+    fn enter<'a, H: Host>(
+        &'a mut self,
+        now: Instant,
+        qpn: Qpn,
+        host: &'a mut H,
+    ) -> Option<(&'a mut Qp, Context<'a, H>)> {
+        let index = self.qps.index_of(qpn)?;
+        let qp = self.qps.get_mut(index)?;
+        let cx = Context {
+            now,
+            index,
+            shared: &mut self.shared,
+            host,
+        };
+        Some((qp, cx))
+    }
+}

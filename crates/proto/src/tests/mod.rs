@@ -1,0 +1,1 @@
+//! Scenarios on two devices.
