@@ -85,6 +85,14 @@ impl Table {
     #[allow(dead_code, reason = "one of the two users of this file")]
     pub(crate) fn version_script(&self) -> String {
         let mut script = String::new();
+        // A node that makes anything local also hides the aliases that the assembler put into it,
+        // so that one node is chosen which has none.
+        let has_alias = |node: &String| {
+            self.symbols
+                .iter()
+                .any(|symbol| symbol.node == *node && symbol.alias_of.is_some())
+        };
+        let hiding = self.nodes.iter().position(|(node, _)| !has_alias(node));
         for (index, (node, parent)) in self.nodes.iter().enumerate() {
             let _ = writeln!(script, "{node} {{");
             let of_node = |symbol: &&Symbol| symbol.node == *node && symbol.alias_of.is_none();
@@ -92,7 +100,7 @@ impl Table {
                 let global = if position == 0 { "global:\n" } else { "" };
                 let _ = writeln!(script, "{global}\t{};", symbol.name);
             }
-            if index == 0 {
+            if Some(index) == hiding {
                 // Whatever no node names stays inside, above all the Rust standard library.
                 script.push_str("local:\n\t*;\n");
             }

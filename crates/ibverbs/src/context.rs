@@ -1,0 +1,111 @@
+//! The tables through which the inline functions of verbs.h call: `ibv_context.ops` for the data
+//! path and `verbs_context` for the newer verbs. They are ABI as much as the exported names.
+//!
+//! What Feroce's device does not do (flow steering, work queues and their indirection tables, tag
+//! matching, flow actions, DMA handles) has no entry: verbs.h answers EOPNOTSUPP for it. The
+//! `_compat_` entries served libraries older than any program that still runs.
+
+use feroce_verbs_abi as abi;
+
+use crate::{counter, cq, dm, mr, mw, pd, qp, query, srq, xrcd};
+
+/// The C part of a context on `device`. `async_fd` becomes readable when an event waits.
+pub(crate) fn c_struct(device: *mut abi::ibv_device, async_fd: i32) -> abi::verbs_context {
+    abi::verbs_context {
+        query_port: Some(query::query_port),
+        advise_mr: Some(mr::advise_mr),
+        alloc_null_mr: Some(mr::alloc_null_mr),
+        read_counters: Some(counter::read_counters),
+        attach_counters_point_flow: Some(counter::attach_counters_point_flow),
+        create_counters: Some(counter::create_counters),
+        destroy_counters: Some(counter::destroy_counters),
+        reg_dm_mr: Some(mr::reg_dm_mr),
+        alloc_dm: Some(dm::alloc_dm),
+        free_dm: Some(dm::free_dm),
+        modify_qp_rate_limit: Some(qp::modify_qp_rate_limit),
+        alloc_parent_domain: Some(pd::alloc_parent_domain),
+        dealloc_td: Some(pd::dealloc_td),
+        alloc_td: Some(pd::alloc_td),
+        modify_cq: Some(cq::modify_cq),
+        query_rt_values: Some(query::query_rt_values),
+        create_cq_ex: Some(cq::create_cq_ex),
+        query_device_ex: Some(query::query_device_ex),
+        open_qp: Some(qp::open_qp),
+        create_qp_ex: Some(qp::create_qp_ex),
+        get_srq_num: Some(srq::get_srq_num),
+        create_srq_ex: Some(srq::create_srq_ex),
+        open_xrcd: Some(xrcd::open_xrcd),
+        close_xrcd: Some(xrcd::close_xrcd),
+        sz: abi::VERBS_CONTEXT_SIZE,
+        context: abi::ibv_context {
+            device,
+            ops: operations(),
+            // There is no kernel device behind it.
+            cmd_fd: -1,
+            async_fd,
+            num_comp_vectors: COMPLETION_VECTORS,
+            abi_compat: abi::VERBS_ABI_IS_EXTENDED,
+            ..Default::default()
+        },
+        ..Default::default()
+    }
+}
+
+/// Completion vectors spread interrupts; there are none here, and one is the least allowed.
+pub(crate) const COMPLETION_VECTORS: i32 = 1;
+
+/// verbs.h calls these without a look whether they are there, so all must be.
+fn operations() -> abi::ibv_context_ops {
+    abi::ibv_context_ops {
+        alloc_mw: Some(mw::alloc_mw),
+        bind_mw: Some(mw::bind_mw),
+        dealloc_mw: Some(mw::dealloc_mw),
+        poll_cq: Some(cq::poll_cq),
+        req_notify_cq: Some(cq::req_notify_cq),
+        post_srq_recv: Some(srq::post_srq_recv),
+        post_send: Some(qp::post_send),
+        post_recv: Some(qp::post_recv),
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle;
+    use std::mem::offset_of;
+    use std::ptr;
+
+    /// What the macro `verbs_get_ctx_op` of verbs.h asks before it calls an operation.
+    fn reaches(context: *mut abi::ibv_context, offset: usize) -> bool {
+        // SAFETY: the context is live and lies in a `verbs_context`.
+        unsafe {
+            (*context).abi_compat == abi::VERBS_ABI_IS_EXTENDED
+                && (*abi::verbs_context_of(context)).sz >= size_of::<abi::verbs_context>() - offset
+        }
+    }
+
+    #[test]
+    fn programs_reach_old_and_new_operations() {
+        let context = handle::create::<abi::ibv_context, _>(c_struct(ptr::null_mut(), 9), ());
+        assert!(reaches(context, offset_of!(abi::verbs_context, close_xrcd)));
+        assert!(reaches(context, offset_of!(abi::verbs_context, query_port)));
+        assert!(reaches(context, offset_of!(abi::verbs_context, reg_mr_ex)));
+        // SAFETY: the context is live until released.
+        unsafe {
+            assert_eq!((*context).async_fd, 9);
+            assert!((*abi::verbs_context_of(context)).query_port.is_some());
+            handle::release::<_, ()>(context).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_verbs_h_calls_unasked_is_there() {
+        let ops = operations();
+        assert!(ops.alloc_mw.is_some() && ops.bind_mw.is_some() && ops.dealloc_mw.is_some());
+        assert!(ops.poll_cq.is_some() && ops.req_notify_cq.is_some());
+        assert!(ops.post_send.is_some() && ops.post_recv.is_some());
+        assert!(ops.post_srq_recv.is_some());
+        assert!(c_struct(ptr::null_mut(), 0).close_xrcd.is_some());
+    }
+}

@@ -1,0 +1,1 @@
+//! C to Rust and back.
