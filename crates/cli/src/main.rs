@@ -1,5 +1,6 @@
 //! The `feroce` command: its subcommands are thin, what they do lies in a module each.
 
+mod dissect;
 mod run;
 
 use std::process::ExitCode;
@@ -17,11 +18,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Dissect(dissect::Arguments),
     Run(run::Arguments),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Dissect(arguments) => dissect::run(&arguments),
         Command::Run(arguments) => run::run(&arguments, device_views),
     }
 }
