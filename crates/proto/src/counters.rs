@@ -81,3 +81,49 @@ pub struct Counters {
     /// Congestion notification packets received for a queue pair.
     pub rp_cnp_handled: u64,
 }
+
+impl Counters {
+    /// Names and values, for whoever shows them.
+    pub const fn fields(&self) -> [(&'static str, u64); 38] {
+        [
+            ("rx_packets", self.rx_packets),
+            ("rx_bytes", self.rx_bytes),
+            ("tx_packets", self.tx_packets),
+            ("tx_bytes", self.tx_bytes),
+            ("retransmissions", self.retransmissions),
+            ("duplicate_request", self.duplicate_request),
+            ("out_of_sequence", self.out_of_sequence),
+            ("packet_seq_err", self.packet_seq_err),
+            ("implied_nak_seq_err", self.implied_nak_seq_err),
+            ("local_ack_timeout_err", self.local_ack_timeout_err),
+            ("out_of_buffer", self.out_of_buffer),
+            ("rnr_nak_received", self.rnr_nak_received),
+            ("rnr_nak_retry_err", self.rnr_nak_retry_err),
+            ("req_retries_exceeded", self.req_retries_exceeded),
+            ("rx_read_requests", self.rx_read_requests),
+            ("rx_write_requests", self.rx_write_requests),
+            ("rx_atomic_requests", self.rx_atomic_requests),
+            ("req_cqe_error", self.req_cqe_error),
+            ("req_cqe_flush_error", self.req_cqe_flush_error),
+            ("resp_cqe_error", self.resp_cqe_error),
+            ("resp_cqe_flush_error", self.resp_cqe_flush_error),
+            ("req_remote_access_errors", self.req_remote_access_errors),
+            ("req_remote_invalid_request", self.req_remote_invalid_request),
+            ("resp_remote_access_errors", self.resp_remote_access_errors),
+            ("resp_invalid_request", self.resp_invalid_request),
+            ("unexpected_response", self.unexpected_response),
+            ("unreliable_dropped", self.unreliable_dropped),
+            ("dropped_unknown_qp", self.dropped_unknown_qp),
+            ("dropped_state", self.dropped_state),
+            ("dropped_address", self.dropped_address),
+            ("dropped_pkey", self.dropped_pkey),
+            ("dropped_service", self.dropped_service),
+            ("qkey_violations", self.qkey_violations),
+            ("datagram_too_long", self.datagram_too_long),
+            ("gsi_packets", self.gsi_packets),
+            ("np_ecn_marked_roce_packets", self.np_ecn_marked_roce_packets),
+            ("np_cnp_sent", self.np_cnp_sent),
+            ("rp_cnp_handled", self.rp_cnp_handled),
+        ]
+    }
+}

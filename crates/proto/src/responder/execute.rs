@@ -321,12 +321,13 @@ impl Qp {
         Ok(1)
     }
 
-    /// IBTA 9.7.4.1.3: no more READs and atomics in progress than `max_dest_rd_atomic`.
+    /// IBTA 9.7.4.1.3: no more READs and atomics in progress than `max_dest_rd_atomic`. A peer
+    /// within the limit that sends a new one has the answer of the oldest.
     fn check_resources(&self) -> Result<(), Refusal> {
         let limit = usize::from(self.attributes.max_dest_rd_atomic);
         let replays = &self.responder.replays;
-        let full = replays.len() >= limit && replays.front().is_none_or(|oldest| oldest.pending);
-        if full {
+        let oldest_in_progress = replays.front().is_none_or(|oldest| !oldest.answered);
+        if replays.len() >= limit && oldest_in_progress {
             Err(Refusal::TooManyReads)
         } else {
             Ok(())
@@ -337,7 +338,7 @@ impl Qp {
     fn push_replay(&mut self, packet: &Packet<'_>, packets: u32, answer: Answer) {
         let limit = usize::from(self.attributes.max_dest_rd_atomic);
         let replays = &mut self.responder.replays;
-        while replays.len() >= limit && replays.front().is_some_and(|oldest| !oldest.pending) {
+        while replays.len() >= limit && replays.front().is_some_and(|oldest| oldest.answered) {
             replays.pop_front();
         }
         replays.push_back(Replay {
@@ -345,6 +346,7 @@ impl Qp {
             packets,
             answer,
             pending: true,
+            answered: false,
         });
     }
 

@@ -60,6 +60,8 @@ struct Replay {
     answer: Answer,
     /// The answer, or a part of it, is to be sent.
     pending: bool,
+    /// It has been sent whole before: the peer may have it, and asked again for nothing.
+    answered: bool,
 }
 
 #[derive(Debug)]

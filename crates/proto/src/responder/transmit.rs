@@ -126,6 +126,7 @@ impl Qp {
         } else {
             replay.pending = false;
         }
+        replay.answered |= !replay.pending;
     }
 
     /// The acknowledge or NAK that is owed.

@@ -1,4 +1,5 @@
 //! Scenarios on two devices. Each reads like a packet trace: `a` is the requester unless the
 //! name says otherwise, and `a write first 0` is a packet that left `a`.
 
+mod random;
 mod reliable;
