@@ -108,7 +108,10 @@ impl Counters {
             ("resp_cqe_error", self.resp_cqe_error),
             ("resp_cqe_flush_error", self.resp_cqe_flush_error),
             ("req_remote_access_errors", self.req_remote_access_errors),
-            ("req_remote_invalid_request", self.req_remote_invalid_request),
+            (
+                "req_remote_invalid_request",
+                self.req_remote_invalid_request,
+            ),
             ("resp_remote_access_errors", self.resp_remote_access_errors),
             ("resp_invalid_request", self.resp_invalid_request),
             ("unexpected_response", self.unexpected_response),
@@ -121,7 +124,10 @@ impl Counters {
             ("qkey_violations", self.qkey_violations),
             ("datagram_too_long", self.datagram_too_long),
             ("gsi_packets", self.gsi_packets),
-            ("np_ecn_marked_roce_packets", self.np_ecn_marked_roce_packets),
+            (
+                "np_ecn_marked_roce_packets",
+                self.np_ecn_marked_roce_packets,
+            ),
             ("np_cnp_sent", self.np_cnp_sent),
             ("rp_cnp_handled", self.rp_cnp_handled),
         ]

@@ -1,0 +1,735 @@
+//! A device: one interface, opened once per process, shared by all contexts on it.
+
+use crate::core::{Core, Counters, Effects};
+use crate::cq::{Channel, Cq, Notify, Stamped};
+use crate::discover::{Candidate, GID_TABLE_LEN, Gid, PortInfo, candidates, port_of};
+use crate::events::EventQueue;
+use crate::service::Service;
+use crate::{QPN_INDEX_BITS, clock, statistics};
+use feroce_mem as mem;
+use feroce_netio::{Interface, Net, NetConfig, Slot, SlotError};
+use feroce_obs::pcapng::Capture;
+use feroce_proto::{
+    AsyncEvent, AttributeMask, CqId, CreateError, Instant, ModifyError, Nic, NicConfig, PdId,
+    PostError, QpAttributes, QpInit, RecvRequest, SendRequest, SrqId, SrqInit,
+    XrcdId,
+};
+use feroce_wire::Qpn;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::time::Duration;
+
+/// An asynchronous event of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceEvent {
+    /// Concerns one queue pair or shared receive queue.
+    Affiliated(AsyncEvent),
+    /// A completion queue lost completions.
+    CqError(CqId),
+    /// The interface came up.
+    PortActive,
+    /// The interface went down.
+    PortError,
+    /// An address came or went.
+    GidChange,
+    /// The interface is gone.
+    Fatal,
+}
+
+/// The queue that a context fetches its asynchronous events from.
+pub type DeviceEvents = EventQueue<DeviceEvent>;
+
+/// Why a device could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No interface gives a device of that name.
+    #[error("there is no device {name}; `feroce devices` lists what there is")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+    },
+    /// The interface exists but cannot be used.
+    #[error("device {name} cannot be used: {reason}")]
+    LeftOut {
+        /// The device.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// No process slot.
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    /// A socket could not be made.
+    #[error(transparent)]
+    Net(#[from] feroce_netio::OpenError),
+    /// The system refused something else.
+    #[error("opening the device failed: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Why a call on a queue pair failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QpError {
+    /// All numbers of this process are taken.
+    #[error("the limit of {0} queue pairs of one process is reached")]
+    TooMany(u32),
+    /// Creation refused.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// Modification refused.
+    #[error(transparent)]
+    Modify(#[from] ModifyError),
+    /// No such queue pair.
+    #[error("{0:?} does not exist")]
+    Unknown(Qpn),
+}
+
+/// Which request of a list was refused, and why. Those before it are posted.
+#[derive(Debug, thiserror::Error)]
+#[error("work request {index} of the list refused: {error}")]
+pub struct PostListError {
+    /// Position in the list, from 0.
+    pub index: usize,
+    /// The reason.
+    pub error: PostError,
+}
+
+/// Queue pairs of one process: the index part of the number, less index 0 and 1.
+pub(crate) const QPS_MAX: u32 = (1 << QPN_INDEX_BITS) - 2;
+
+/// An opened interface.
+pub struct Device {
+    name: String,
+    guid: [u8; 8],
+    core: Mutex<Core>,
+    /// Threads that wait for the lock; a polling thread yields to them.
+    waiting: AtomicU32,
+    /// When a program last polled, in nanoseconds of the monotonic clock.
+    last_poll: AtomicU64,
+    /// Completion queues that a program waits on by event.
+    armed: AtomicU32,
+    /// When a program last asked for an event.
+    last_arm: AtomicU64,
+    ids: Mutex<Ids>,
+    port: Mutex<Port>,
+    listeners: Mutex<Listeners>,
+    service: OnceLock<Service>,
+    /// The statistics have been written.
+    reported: AtomicBool,
+}
+
+struct Ids {
+    slot: u16,
+    free_qpns: VecDeque<u32>,
+    next_qpn: u32,
+    next_pd: u32,
+    next_srq: u32,
+    next_xrcd: u32,
+}
+
+struct Port {
+    interface: Interface,
+    gids: [Option<Gid>; GID_TABLE_LEN],
+}
+
+#[derive(Default)]
+struct Listeners {
+    all: Vec<Weak<DeviceEvents>>,
+    by_qp: BTreeMap<Qpn, Weak<DeviceEvents>>,
+    by_srq: BTreeMap<SrqId, Weak<DeviceEvents>>,
+    by_cq: BTreeMap<CqId, Weak<DeviceEvents>>,
+}
+
+/// A program that asked for an event this recently will ask again: the service thread keeps
+/// watching for packets although the program polls in between.
+const EVENT_HABIT: Duration = Duration::from_millis(10);
+
+static OPENED: Mutex<Vec<(String, Weak<Device>)>> = Mutex::new(Vec::new());
+
+impl Device {
+    /// Opens a device, or shares it when this process has it open already.
+    ///
+    /// # Errors
+    /// [`OpenError`], which says what to do.
+    pub fn open(name: &str) -> Result<Arc<Self>, OpenError> {
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.retain(|(_, device)| device.strong_count() > 0);
+        if let Some(device) = opened
+            .iter()
+            .find(|(other, _)| other == name)
+            .and_then(|(_, device)| device.upgrade())
+        {
+            return Ok(device);
+        }
+        let device = Self::open_new(name)?;
+        opened.push((name.to_owned(), Arc::downgrade(&device)));
+        Ok(device)
+    }
+
+    fn open_new(name: &str) -> Result<Arc<Self>, OpenError> {
+        let candidate = candidates()?
+            .into_iter()
+            .find(|candidate| candidate.name == name)
+            .ok_or_else(|| OpenError::Unknown { name: name.to_owned() })?;
+        if let Some(reason) = candidate.left_out {
+            return Err(OpenError::LeftOut { name: name.to_owned(), reason });
+        }
+        let slot = Slot::claim()?;
+        let number = slot.number();
+        let config = NetConfig {
+            interface: candidate.interface.index,
+            addresses: candidate.gids.clone(),
+            ..NetConfig::default()
+        };
+        let net = Net::open(config, slot)?;
+        let capture = Capture::from_environment();
+        let nic = Nic::new(nic_config(&candidate));
+        let core = Core::new(nic, net, number, capture);
+        let device = Arc::new(Self::assemble(candidate, core, number));
+        let service = Service::start(&device)?;
+        let _ = device.service.set(service);
+        statistics::register(&device);
+        Ok(device)
+    }
+
+    fn assemble(candidate: Candidate, core: Core, slot: u16) -> Self {
+        let mut gids = [None; GID_TABLE_LEN];
+        for (entry, gid) in gids.iter_mut().zip(&candidate.gids) {
+            *entry = Some(*gid);
+        }
+        let guid = candidate.guid();
+        Self {
+            name: candidate.name,
+            guid,
+            core: Mutex::new(core),
+            waiting: AtomicU32::new(0),
+            last_poll: AtomicU64::new(0),
+            armed: AtomicU32::new(0),
+            last_arm: AtomicU64::new(0),
+            ids: Mutex::new(Ids {
+                slot,
+                free_qpns: VecDeque::new(),
+                next_qpn: 2,
+                next_pd: 1,
+                next_srq: 1,
+                next_xrcd: 1,
+            }),
+            port: Mutex::new(Port { interface: candidate.interface, gids }),
+            listeners: Mutex::new(Listeners::default()),
+            service: OnceLock::new(),
+            reported: AtomicBool::new(false),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its GUID, in network order.
+    pub const fn guid(&self) -> [u8; 8] {
+        self.guid
+    }
+
+    /// State of the port.
+    pub fn port(&self) -> PortInfo {
+        port_of(&self.port_lock().interface)
+    }
+
+    /// The interface behind it, as last seen.
+    pub fn interface(&self) -> Interface {
+        self.port_lock().interface.clone()
+    }
+
+    /// An entry of the GID table.
+    pub fn gid(&self, index: usize) -> Option<Gid> {
+        self.port_lock().gids.get(index).copied().flatten()
+    }
+
+    /// What the engine and the protocol counted.
+    pub fn counters(&self) -> (Counters, feroce_proto::Counters, feroce_netio::Counters) {
+        let core = self.lock();
+        (core.counters, core.nic.counters().clone(), core.net.counters().clone())
+    }
+
+    /// All counters by name, as `feroce_obs::statistics` and the view of sysfs show them.
+    pub fn named_counters(&self) -> Vec<(&'static str, u64)> {
+        let (engine, proto, net) = self.counters();
+        let mut all = engine.fields().to_vec();
+        all.extend(proto.fields());
+        all.extend(net.fields());
+        all
+    }
+
+    /// True the first time: the statistics of a device are reported once.
+    pub(crate) fn take_report(&self) -> bool {
+        !self.reported.swap(true, Ordering::Relaxed)
+    }
+
+    /// Registers an event queue for events of the device.
+    pub fn add_listener(&self, events: &Arc<DeviceEvents>) {
+        let mut listeners = self.listeners();
+        listeners.all.retain(|other| other.strong_count() > 0);
+        listeners.all.push(Arc::downgrade(events));
+    }
+
+    /// A new protection domain.
+    pub fn alloc_pd(&self) -> PdId {
+        let mut ids = self.ids();
+        ids.next_pd += 1;
+        PdId(ids.next_pd - 1)
+    }
+
+    /// A new XRC domain.
+    pub fn alloc_xrcd(&self) -> XrcdId {
+        let mut ids = self.ids();
+        ids.next_xrcd += 1;
+        XrcdId(ids.next_xrcd - 1)
+    }
+
+    /// Runs `call` on the memory table.
+    pub fn with_memory<R>(&self, call: impl FnOnce(&mut mem::Table) -> R) -> R {
+        call(&mut self.lock().mem)
+    }
+
+    /// A new completion queue for `capacity` completions.
+    pub fn create_cq(
+        &self,
+        capacity: usize,
+        channel: Option<Arc<Channel>>,
+        events: &Arc<DeviceEvents>,
+    ) -> Arc<Cq> {
+        let mut core = self.lock();
+        let entry = core.cqs.vacant_entry();
+        // Limited far below 2^32 by memory.
+        let id = CqId(u32::try_from(entry.key()).expect("fewer than 2^32 completion queues"));
+        let cq = Arc::new(Cq::new(id, capacity, channel));
+        entry.insert(Arc::clone(&cq));
+        drop(core);
+        self.listeners().by_cq.insert(id, Arc::downgrade(events));
+        cq
+    }
+
+    /// Removes a completion queue; no queue pair uses it any more.
+    pub fn destroy_cq(&self, cq: &Cq) {
+        if cq.arm(Notify::Nothing) != Notify::Nothing {
+            self.armed.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.listeners().by_cq.remove(&cq.id());
+        self.lock().cqs.try_remove(cq.id().0 as usize);
+        if let Some(channel) = cq.channel() {
+            channel.retain(|&id| id != cq.id());
+        }
+    }
+
+    /// Takes up to `count` completions; when there are none, makes one round of progress first.
+    pub fn poll_cq(&self, cq: &Cq, count: usize, mut sink: impl FnMut(Stamped)) -> usize {
+        let taken = cq.drain(count, &mut sink);
+        if taken > 0 || count == 0 {
+            return taken;
+        }
+        self.poll_progress();
+        cq.drain(count, sink)
+    }
+
+    /// Asks for an event at the next completion.
+    pub fn arm_cq(&self, cq: &Cq, notify: Notify) {
+        // The service thread must watch while anyone waits for an event.
+        self.last_arm.store(clock::now().nanos(), Ordering::Relaxed);
+        if cq.arm(notify) == Notify::Nothing {
+            self.armed.fetch_add(1, Ordering::SeqCst);
+            if let Some(service) = self.service.get() {
+                service.attend();
+            }
+        }
+    }
+
+    /// Makes one round of progress unless another thread is doing so.
+    pub fn poll_progress(&self) {
+        let now = clock::now();
+        self.last_poll.store(now.nanos(), Ordering::Relaxed);
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+            return;
+        }
+        let mut core = match self.core.try_lock() {
+            Ok(core) => core,
+            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        };
+        core.round(now, false);
+        self.finish(core);
+    }
+
+    /// A new queue pair in state RESET.
+    ///
+    /// # Errors
+    /// [`QpError::TooMany`] or [`QpError::Create`].
+    pub fn create_qp(&self, init: QpInit, events: &Arc<DeviceEvents>) -> Result<Qpn, QpError> {
+        let qpn = self.ids().take_qpn().ok_or(QpError::TooMany(QPS_MAX))?;
+        let created = self.lock().nic.create_qp(qpn, init);
+        if let Err(error) = created {
+            self.ids().free_qpns.push_back(qpn.value());
+            return Err(error.into());
+        }
+        self.listeners().by_qp.insert(qpn, Arc::downgrade(events));
+        Ok(qpn)
+    }
+
+    /// Destroys a queue pair: no completion of it appears afterwards.
+    ///
+    /// # Errors
+    /// [`QpError::Unknown`].
+    pub fn destroy_qp(&self, qpn: Qpn) -> Result<(), QpError> {
+        let mut core = self.lock();
+        core.nic.destroy_qp(qpn).map_err(|_| QpError::Unknown(qpn))?;
+        core.mem.release_qp(qpn.value());
+        for (_, cq) in &core.cqs {
+            cq.forget(qpn);
+        }
+        drop(core);
+        let mut listeners = self.listeners();
+        if let Some(events) = listeners.by_qp.remove(&qpn).and_then(|events| events.upgrade()) {
+            events.retain(|event| !concerns_qp(event, qpn));
+        }
+        drop(listeners);
+        self.ids().free_qpns.push_back(qpn.value());
+        Ok(())
+    }
+
+    /// Changes attributes of a queue pair.
+    ///
+    /// # Errors
+    /// [`QpError::Modify`] names the attribute or transition.
+    pub fn modify_qp(
+        &self,
+        qpn: Qpn,
+        attributes: &QpAttributes,
+        mask: AttributeMask,
+    ) -> Result<(), QpError> {
+        let now = clock::now();
+        let mut core = self.lock();
+        let done =
+            core.with_nic(|nic, effects| nic.modify_qp(now, qpn, attributes, mask, effects));
+        if done.is_ok()
+            && mask.contains(AttributeMask::STATE)
+            && attributes.state == feroce_proto::QpState::Reset
+        {
+            for (_, cq) in &core.cqs {
+                cq.forget(qpn);
+            }
+        }
+        if done.is_ok()
+            && mask.contains(AttributeMask::AV)
+            && let Some(path) = attributes.path
+        {
+            core.meet(&path, attributes.dest_qpn);
+        }
+        core.transmit(now);
+        self.finish(core);
+        Ok(done?)
+    }
+
+    /// Attributes of a queue pair and how it was created.
+    ///
+    /// # Errors
+    /// [`QpError::Unknown`].
+    pub fn query_qp(&self, qpn: Qpn) -> Result<(QpAttributes, QpInit), QpError> {
+        self.lock().nic.query_qp(qpn).ok_or(QpError::Unknown(qpn))
+    }
+
+    /// Posts send requests in order and transmits what may be transmitted.
+    ///
+    /// # Errors
+    /// [`PostListError`] names the first that was refused; earlier ones are posted.
+    pub fn post_send(
+        &self,
+        qpn: Qpn,
+        requests: impl IntoIterator<Item = SendRequest>,
+    ) -> Result<(), PostListError> {
+        let now = clock::now();
+        let mut core = self.lock();
+        let mut result = Ok(());
+        for (index, request) in requests.into_iter().enumerate() {
+            let posted =
+                core.with_nic(|nic, effects| nic.post_send(now, qpn, request, effects));
+            if let Err(error) = posted {
+                result = Err(PostListError { index, error });
+                break;
+            }
+        }
+        core.transmit(now);
+        self.finish(core);
+        result
+    }
+
+    /// Posts receive requests in order.
+    ///
+    /// # Errors
+    /// [`PostListError`] names the first that was refused; earlier ones are posted.
+    pub fn post_recv(
+        &self,
+        qpn: Qpn,
+        requests: impl IntoIterator<Item = RecvRequest>,
+    ) -> Result<(), PostListError> {
+        let now = clock::now();
+        self.post_each(requests, |nic, request, effects| nic.post_recv(now, qpn, request, effects))
+    }
+
+    /// Posts receive requests to a shared receive queue, in order.
+    ///
+    /// # Errors
+    /// [`PostListError`] names the first that was refused; earlier ones are posted.
+    pub fn post_srq_recv(
+        &self,
+        srq: SrqId,
+        requests: impl IntoIterator<Item = RecvRequest>,
+    ) -> Result<(), PostListError> {
+        self.post_each(requests, |nic, request, _| nic.post_srq_recv(srq, request))
+    }
+
+    fn post_each(
+        &self,
+        requests: impl IntoIterator<Item = RecvRequest>,
+        mut post: impl FnMut(&mut Nic, RecvRequest, &mut Effects<'_, '_>) -> Result<(), PostError>,
+    ) -> Result<(), PostListError> {
+        let mut core = self.lock();
+        let mut result = Ok(());
+        for (index, request) in requests.into_iter().enumerate() {
+            let posted = core.with_nic(|nic, effects| post(nic, request, effects));
+            if let Err(error) = posted {
+                result = Err(PostListError { index, error });
+                break;
+            }
+        }
+        self.finish(core);
+        result
+    }
+
+    /// A new shared receive queue.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn create_srq(
+        &self,
+        init: SrqInit,
+        events: &Arc<DeviceEvents>,
+    ) -> Result<SrqId, CreateError> {
+        let id = {
+            let mut ids = self.ids();
+            ids.next_srq = (ids.next_srq % SRQ_NUMBER_MAX) + 1;
+            SrqId(ids.next_srq)
+        };
+        self.lock().nic.create_srq(id, init)?;
+        self.listeners().by_srq.insert(id, Arc::downgrade(events));
+        Ok(id)
+    }
+
+    /// Runs `call` on the protocol: queries and rare changes.
+    pub fn with_nic<R>(&self, call: impl FnOnce(&mut Nic) -> R) -> R {
+        let mut core = self.lock();
+        let result = call(&mut core.nic);
+        self.finish(core);
+        result
+    }
+
+    /// Forgets who listens to a shared receive queue.
+    pub fn forget_srq(&self, id: SrqId) {
+        self.listeners().by_srq.remove(&id);
+    }
+
+    /// Joins the IP group of a multicast GID and attaches the queue pair to it.
+    ///
+    /// # Errors
+    /// What the kernel said to the join.
+    pub fn attach_multicast(&self, qpn: Qpn, group: IpAddr) -> io::Result<()> {
+        let mut core = self.lock();
+        let Core { nic, net, .. } = &mut *core;
+        nic.attach_multicast(qpn, group).map_err(io::Error::other)?;
+        if let Err(error) = net.join(group) {
+            // Attached just now.
+            let _ = nic.detach_multicast(qpn, group);
+            return Err(io::Error::other(error));
+        }
+        Ok(())
+    }
+
+    /// Detaches the queue pair; leaves the IP group with the last one.
+    ///
+    /// # Errors
+    /// If it was not attached.
+    pub fn detach_multicast(&self, qpn: Qpn, group: IpAddr) -> io::Result<()> {
+        let mut core = self.lock();
+        let Core { nic, net, .. } = &mut *core;
+        nic.detach_multicast(qpn, group).map_err(io::Error::other)?;
+        net.leave(group);
+        Ok(())
+    }
+
+    /// Waits for the lock; a polling thread steps aside meanwhile.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+        if let Ok(core) = self.core.try_lock() {
+            return core;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        core
+    }
+
+    /// Ends a stretch under the lock: hands events on and has the service thread watch the timers.
+    pub(crate) fn finish(&self, mut core: MutexGuard<'_, Core>) {
+        let events = std::mem::take(&mut core.events);
+        let fired = std::mem::take(&mut core.fired);
+        let due = core.due();
+        drop(core);
+        if fired > 0 {
+            self.armed.fetch_sub(fired, Ordering::Relaxed);
+        }
+        for event in events {
+            self.deliver(event);
+        }
+        if let (Some(due), Some(service)) = (due, self.service.get()) {
+            service.watch(due);
+        }
+    }
+
+    /// Whether a program polled within `span` before `now` and does not live by events.
+    pub(crate) fn is_polled(&self, now: Instant, span: Duration) -> bool {
+        let last_poll = Instant::from_nanos(self.last_poll.load(Ordering::Relaxed));
+        let last_arm = Instant::from_nanos(self.last_arm.load(Ordering::Relaxed));
+        self.armed.load(Ordering::SeqCst) == 0
+            && now.since(last_poll) < span
+            && now.since(last_arm) >= EVENT_HABIT
+    }
+
+    pub(crate) fn deliver(&self, event: DeviceEvent) {
+        let listeners = self.listeners();
+        let one = match event {
+            DeviceEvent::Affiliated(event) => match affiliation(&event) {
+                Ok(qpn) => listeners.by_qp.get(&qpn),
+                Err(srq) => listeners.by_srq.get(&srq),
+            },
+            DeviceEvent::CqError(cq) => listeners.by_cq.get(&cq),
+            _ => {
+                listeners.all.iter().filter_map(Weak::upgrade).for_each(|queue| queue.push(event));
+                return;
+            }
+        };
+        if let Some(queue) = one.and_then(Weak::upgrade) {
+            queue.push(event);
+        }
+    }
+
+    /// Takes over a changed interface: addresses come and go, the link goes up and down.
+    pub(crate) fn interface_changed(&self, interface: Option<Interface>) {
+        let Some(interface) = interface else {
+            self.port_lock().interface.up = false;
+            self.deliver(DeviceEvent::Fatal);
+            return;
+        };
+        let addresses = crate::discover::usable_addresses(&interface);
+        let mut port = self.port_lock();
+        let was_up = std::mem::replace(&mut port.interface, interface).up;
+        let is_up = port.interface.up;
+        let mut changed = false;
+        let mut core = self.lock();
+        for entry in &mut port.gids {
+            if let Some(gid) = *entry
+                && !addresses.contains(&gid)
+            {
+                core.net.remove_address(gid);
+                *entry = None;
+                changed = true;
+            }
+        }
+        for address in addresses {
+            if port.gids.contains(&Some(address)) {
+                continue;
+            }
+            let Some(entry) = port.gids.iter_mut().find(|entry| entry.is_none()) else { break };
+            match core.net.add_address(address) {
+                Ok(()) => {
+                    *entry = Some(address);
+                    changed = true;
+                }
+                // A GID that would not work is not listed.
+                Err(error) => log::warn!("address {address} of {} left out: {error}", self.name),
+            }
+        }
+        drop(core);
+        drop(port);
+        if changed {
+            self.deliver(DeviceEvent::GidChange);
+        }
+        if was_up != is_up {
+            self.deliver(if is_up { DeviceEvent::PortActive } else { DeviceEvent::PortError });
+        }
+    }
+
+    fn ids(&self) -> MutexGuard<'_, Ids> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn port_lock(&self) -> MutexGuard<'_, Port> {
+        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        statistics::report(self);
+    }
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Ids {
+    /// The next number: fresh ones first, then the one that has been free for the longest, so that
+    /// late packets to a destroyed queue pair find nobody.
+    fn take_qpn(&mut self) -> Option<Qpn> {
+        if self.next_qpn < 1 << QPN_INDEX_BITS {
+            let index = self.next_qpn;
+            self.next_qpn += 1;
+            return Some(Qpn::new(u32::from(self.slot) << QPN_INDEX_BITS | index));
+        }
+        self.free_qpns.pop_front().map(Qpn::new)
+    }
+}
+
+/// SRQ numbers have 24 bits.
+const SRQ_NUMBER_MAX: u32 = 0x00ff_fffe;
+
+fn nic_config(candidate: &Candidate) -> NicConfig {
+    NicConfig { path_mtu_max: candidate.port().mtu, ..NicConfig::default() }
+}
+
+const fn affiliation(event: &AsyncEvent) -> Result<Qpn, SrqId> {
+    match *event {
+        AsyncEvent::QpFatal(qpn)
+        | AsyncEvent::QpRequestError(qpn)
+        | AsyncEvent::QpAccessError(qpn)
+        | AsyncEvent::CommunicationEstablished(qpn)
+        | AsyncEvent::SqDrained(qpn)
+        | AsyncEvent::PathMigrated(qpn)
+        | AsyncEvent::QpLastWqeReached(qpn) => Ok(qpn),
+        AsyncEvent::SrqLimitReached(srq) | AsyncEvent::SrqError(srq) => Err(srq),
+    }
+}
+
+fn concerns_qp(event: &DeviceEvent, qpn: Qpn) -> bool {
+    matches!(event, DeviceEvent::Affiliated(event) if affiliation(event) == Ok(qpn))
+}

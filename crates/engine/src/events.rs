@@ -1,0 +1,117 @@
+//! Queues that a program waits on by file descriptor: asynchronous events and completion channels.
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A queue of events with a descriptor that is readable while the queue is not empty.
+///
+/// The descriptor is the program's to poll and to set non-blocking, as the verbs manual
+/// promises of `ibv_context.async_fd` and `ibv_comp_channel.fd`.
+#[derive(Debug)]
+pub struct EventQueue<T> {
+    queue: Mutex<VecDeque<T>>,
+    ready: OwnedFd,
+}
+
+impl<T> EventQueue<T> {
+    /// An empty queue.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub fn new() -> std::io::Result<Self> {
+        // One read takes one event: semaphore mode.
+        let ready = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?;
+        Ok(Self { queue: Mutex::new(VecDeque::new()), ready })
+    }
+
+    /// The descriptor to wait on.
+    pub fn raw_fd(&self) -> RawFd {
+        self.ready.as_raw_fd()
+    }
+
+    /// Appends an event and wakes a waiter. Beyond [`EVENTS_MAX`] waiting events it is dropped.
+    pub fn push(&self, event: T) {
+        let mut queue = self.queue();
+        if queue.len() >= EVENTS_MAX {
+            log::error!("event queue full: the program does not fetch its events");
+            return;
+        }
+        queue.push_back(event);
+        drop(queue);
+        // The counter cannot overflow: it is at most EVENTS_MAX.
+        let _ = rustix::io::write(&self.ready, &1u64.to_ne_bytes());
+    }
+
+    /// Takes the oldest event. Waits for one unless the program made the descriptor non-blocking.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there is none and the descriptor is non-blocking; `EINTR` on a signal.
+    pub fn take(&self) -> Result<T, Errno> {
+        loop {
+            let mut count = [0; 8];
+            rustix::io::read(&self.ready, &mut count)?;
+            // An event may have been withdrawn after its count was written.
+            if let Some(event) = self.queue().pop_front() {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Withdraws events, of an object that is being destroyed. Returns how many.
+    pub fn retain(&self, keep: impl FnMut(&T) -> bool) -> usize {
+        let mut queue = self.queue();
+        let before = queue.len();
+        queue.retain(keep);
+        let withdrawn = before - queue.len();
+        // Take their counts back, so that the descriptor does not claim events that are gone.
+        for _ in 0..withdrawn {
+            if !self.is_ready() {
+                break;
+            }
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.ready, &mut count);
+        }
+        withdrawn
+    }
+
+    fn is_ready(&self) -> bool {
+        is_readable(self.ready.as_fd())
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Events that may wait in one queue; a program that does not read them loses later ones.
+pub const EVENTS_MAX: usize = 65_536;
+
+/// Whether a read of the descriptor would not wait.
+pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptor_is_readable_exactly_while_events_wait() {
+        let queue = EventQueue::new().unwrap();
+        assert!(!queue.is_ready());
+        queue.push(1);
+        queue.push(2);
+        queue.push(3);
+        assert!(queue.is_ready());
+        assert_eq!(queue.take(), Ok(1));
+        assert_eq!(queue.retain(|&event| event != 2), 1);
+        assert_eq!(queue.take(), Ok(3));
+        assert!(!queue.is_ready());
+    }
+}

@@ -1,0 +1,195 @@
+//! The thread that makes progress for programs that sleep.
+//!
+//! It waits for packets, for the next timer and for the program. While the program polls, it stays
+//! out of the way.
+
+use crate::device::Device;
+use crate::clock;
+use feroce_netio::{Monitor, interfaces};
+use feroce_proto::Instant;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::OwnedFd;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// While polls are no older than this the thread leaves progress to the program.
+const POLL_FRESH: Duration = Duration::from_millis(1);
+
+/// Rounds in a row before the thread lets others have the lock.
+const ROUNDS_MAX: u32 = 16;
+
+/// The thread's handle; dropping it ends the thread.
+pub(crate) struct Service {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    wake: OwnedFd,
+    stop: AtomicBool,
+    /// When the thread will wake by itself, in nanoseconds; 0 while it works.
+    wakes_at: AtomicU64,
+    /// The thread leaves packets to a polling program.
+    staying_out: AtomicBool,
+}
+
+impl Service {
+    pub(crate) fn start(device: &Arc<Device>) -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Arc::new(Shared {
+            wake,
+            stop: AtomicBool::new(false),
+            wakes_at: AtomicU64::new(0),
+            staying_out: AtomicBool::new(false),
+        });
+        let poll_fd = device.lock().net.poll_fd().try_clone_to_owned()?;
+        let worker = Worker {
+            shared: Arc::clone(&shared),
+            device: Arc::downgrade(device),
+            packets: poll_fd,
+            monitor: Monitor::open()?,
+            interface: device.interface().index,
+        };
+        let thread = std::thread::Builder::new()
+            .name("feroce".into())
+            .stack_size(256 * 1024)
+            .spawn(move || worker.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Makes the thread look again.
+    pub(crate) fn wake(&self) {
+        let _ = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes());
+    }
+
+    /// A program waits for an event from now on: the thread must watch for packets.
+    pub(crate) fn attend(&self) {
+        if self.shared.staying_out.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Makes sure the thread is awake at `due`.
+    pub(crate) fn watch(&self, due: Instant) {
+        if due.nanos() < self.shared.wakes_at.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.wake();
+        if let Some(thread) = self.thread.take()
+            // The last reference may fall in the thread itself.
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    device: Weak<Device>,
+    packets: OwnedFd,
+    monitor: Monitor,
+    interface: u32,
+}
+
+impl Worker {
+    fn run(mut self) {
+        while !self.shared.stop.load(Ordering::SeqCst) {
+            let Some(device) = self.device.upgrade() else { return };
+            if !device.is_polled(clock::now(), POLL_FRESH) {
+                self.work(&device);
+            }
+            let plan = self.plan(&device);
+            drop(device);
+            self.wait(&plan);
+        }
+    }
+
+    /// Makes rounds until nothing is left to do at once.
+    fn work(&self, device: &Device) {
+        for _ in 0..ROUNDS_MAX {
+            let mut core = device.lock();
+            let busy = core.round(clock::now(), true);
+            device.finish(core);
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    /// Decides how to wait. What it decides on is published first and looked at afterwards, so
+    /// that a change between the two is seen here or wakes the thread.
+    fn plan(&self, device: &Device) -> Plan {
+        self.shared.staying_out.store(true, Ordering::SeqCst);
+        let now = clock::now();
+        if device.is_polled(now, POLL_FRESH) {
+            let until = now + POLL_FRESH;
+            self.shared.wakes_at.store(until.nanos(), Ordering::SeqCst);
+            return Plan { packets: false, until: Some(until) };
+        }
+        self.shared.staying_out.store(false, Ordering::SeqCst);
+        self.shared.wakes_at.store(u64::MAX, Ordering::SeqCst);
+        let due = device.lock().due();
+        self.shared.wakes_at.store(due.map_or(u64::MAX, Instant::nanos), Ordering::SeqCst);
+        Plan { packets: true, until: due }
+    }
+
+    fn wait(&mut self, plan: &Plan) {
+        let timeout = plan.until.map(|until| {
+            let span = until.since(clock::now());
+            Timespec {
+                tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(span.subsec_nanos()),
+            }
+        });
+        let mut fds = [
+            PollFd::new(&self.shared.wake, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.monitor.fd(), PollFlags::IN),
+            PollFd::new(&self.packets, PollFlags::IN),
+        ];
+        let watched = if plan.packets { 3 } else { 2 };
+        let _ = poll(&mut fds[..watched], timeout.as_ref());
+        let (woken, changed) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        self.shared.wakes_at.store(0, Ordering::SeqCst);
+        self.shared.staying_out.store(false, Ordering::SeqCst);
+        if woken {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.shared.wake, &mut count);
+        }
+        if changed {
+            self.changes();
+        }
+    }
+
+    /// Something about the interfaces changed: look at ours again.
+    fn changes(&mut self) {
+        if self.monitor.changes().is_empty() {
+            return;
+        }
+        let Some(device) = self.device.upgrade() else { return };
+        match interfaces() {
+            Ok(all) => {
+                let ours = all.into_iter().find(|other| other.index == self.interface);
+                device.interface_changed(ours);
+            }
+            Err(error) => log::error!("the interfaces cannot be read: {error}"),
+        }
+    }
+}
+
+/// How the thread waits.
+struct Plan {
+    /// For packets, too.
+    packets: bool,
+    /// At most until then.
+    until: Option<Instant>,
+}

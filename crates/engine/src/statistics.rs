@@ -1,0 +1,29 @@
+//! One line of counters per device and process, for whoever wants proof that bytes went through.
+
+use crate::device::Device;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+
+/// Remembers a device for [`report_statistics`].
+pub(crate) fn register(device: &Arc<Device>) {
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    devices.retain(|device| device.strong_count() > 0);
+    devices.push(Arc::downgrade(device));
+}
+
+/// Writes the counters of devices that are still open, as `FEROCE_STATS` asks: for programs that
+/// end without closing them.
+pub fn report_statistics() {
+    let devices = std::mem::take(&mut *DEVICES.lock().unwrap_or_else(PoisonError::into_inner));
+    for device in devices.iter().filter_map(Weak::upgrade) {
+        report(&device);
+    }
+}
+
+/// Writes one device's counters; only the first call for a device does.
+pub(crate) fn report(device: &Device) {
+    if device.take_report() {
+        feroce_obs::statistics::append(device.name(), &device.named_counters());
+    }
+}

@@ -1,0 +1,275 @@
+//! Stock programs in pairs over the loopback device: ibverbs-utils and perftest.
+
+use super::pair::{Running, next_port, wait_for_listener};
+use super::{NOBODY, Outcome, Tally, find_program, is_root};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long a case may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a server may take to listen.
+const LISTEN_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where programs run and how.
+pub(crate) struct Stage {
+    /// The `feroce` binary.
+    pub(crate) feroce: PathBuf,
+    /// A folder that unprivileged programs may write.
+    pub(crate) scratch: PathBuf,
+    /// The device they use.
+    pub(crate) device: String,
+    /// The address they connect to.
+    pub(crate) address: String,
+    /// GID index of that address.
+    pub(crate) gid: String,
+}
+
+impl Stage {
+    /// The loopback stage, with an empty scratch folder.
+    pub(crate) fn loopback(dist: &Path, device: &str) -> Result<Self> {
+        let scratch = std::env::temp_dir().join(format!("feroce-judge-{}", std::process::id()));
+        std::fs::create_dir_all(&scratch).context("making a scratch folder")?;
+        if is_root() {
+            std::os::unix::fs::chown(&scratch, Some(NOBODY), Some(NOBODY))?;
+        }
+        Ok(Self {
+            feroce: dist.join("bin/feroce"),
+            scratch,
+            device: device.to_owned(),
+            address: "127.0.0.1".to_owned(),
+            gid: "0".to_owned(),
+        })
+    }
+
+    /// `feroce run` in front of a program; its statistics go to `statistics`.
+    pub(crate) fn command(&self, program: &str, statistics: &Path) -> Command {
+        let mut command = Command::new(&self.feroce);
+        command.args(["run", "--device", &self.device, "--stats"]).arg(statistics).arg("--");
+        command.arg(program).current_dir(&self.scratch).env("TMPDIR", &self.scratch);
+        command
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.scratch);
+    }
+}
+
+/// One pair of runs: what both ends get, and what only one of them gets.
+struct Case {
+    program: &'static str,
+    arguments: &'static str,
+    /// The family of the program decides how address and device are given.
+    family: Family,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Pingpong,
+    Perftest,
+}
+
+/// Runs all cases whose text contains `filter`.
+pub(crate) fn run(stage: &Stage, filter: &str, quick: bool) -> Tally {
+    let mut tally = Tally::default();
+    for case in cases(quick) {
+        let name = format!("{} {}", case.program, case.arguments).trim_end().to_owned();
+        if !name.contains(filter) {
+            continue;
+        }
+        let outcome = match find_program(case.program) {
+            None => Outcome::Skipped(format!("{} is not installed", case.program)),
+            Some(_) => run_case(stage, &case)
+                .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
+        };
+        tally.note(&name, &outcome);
+    }
+    tally
+}
+
+fn cases(quick: bool) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for line in PINGPONGS.iter().chain(if quick { &[][..] } else { PINGPONGS_LONG }) {
+        cases.push(case(line, Family::Pingpong));
+    }
+    for line in PERFTESTS.iter().chain(if quick { &[][..] } else { PERFTESTS_LONG }) {
+        cases.push(case(line, Family::Perftest));
+    }
+    cases
+}
+
+fn case(line: &'static str, family: Family) -> Case {
+    let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
+    Case { program, arguments, family }
+}
+
+fn run_case(stage: &Stage, case: &Case) -> Result<Outcome> {
+    let statistics = stage.scratch.join("statistics");
+    let _ = std::fs::remove_file(&statistics);
+    let port = next_port();
+    let server = arguments(stage, case, port, &mut stage.command(case.program, &statistics), false);
+    let mut server = Running::start(server, &stage.scratch, "server")?;
+    let listening = wait_for_listener(port, &mut server, LISTEN_LIMIT);
+    let client = arguments(stage, case, port, &mut stage.command(case.program, &statistics), true);
+    let client = Running::start(client, &stage.scratch, "client")?;
+    let deadline = Instant::now() + LIMIT;
+    let client = client.finish(deadline);
+    let grace = Instant::now() + Duration::from_secs(if client.is_good() { 10 } else { 1 });
+    let server = server.finish(grace);
+    if !client.is_good() || !server.is_good() {
+        let late = if listening { "" } else { "the server did not listen in time\n" };
+        return Ok(Outcome::Failed(format!(
+            "{late}{}\n{}",
+            server.describe(),
+            client.describe()
+        )));
+    }
+    Ok(judge_statistics(&std::fs::read_to_string(&statistics).unwrap_or_default()))
+}
+
+/// The bytes must have gone through the device: both processes report packets.
+pub(crate) fn judge_statistics(lines: &str) -> Outcome {
+    let mut reports = 0;
+    for line in lines.lines() {
+        let Ok(report) = serde_json::from_str::<serde_json::Value>(line) else {
+            return Outcome::Failed(format!("statistics are not JSON: {line}"));
+        };
+        let count = |name: &str| report[name].as_u64().unwrap_or(0);
+        if count("sent_packets") > 0 && count("received_packets") > 0 {
+            reports += 1;
+        }
+    }
+    if reports >= 2 {
+        Outcome::Passed
+    } else {
+        Outcome::Failed(format!("only {reports} of 2 processes used the device:\n{lines}"))
+    }
+}
+
+fn arguments(stage: &Stage, case: &Case, port: u16, command: &mut Command, client: bool) -> Command {
+    let device = &stage.device;
+    command.args(case.arguments.split_whitespace());
+    command.args(["-d", device, "-p", &port.to_string()]);
+    match case.family {
+        Family::Pingpong => command.args(["-g", &stage.gid]),
+        Family::Perftest => command.args(["-x", &stage.gid, "-F"]),
+    };
+    if client {
+        command.arg(&stage.address);
+    }
+    std::mem::replace(command, Command::new(""))
+}
+
+const PINGPONGS: &[&str] = &[
+    "ibv_rc_pingpong -c -n 1000",
+    "ibv_rc_pingpong -c -e -n 500",
+    "ibv_rc_pingpong -c -s 1",
+    "ibv_rc_pingpong -c -s 1048576 -n 200",
+    "ibv_rc_pingpong -c -m 256 -s 65536",
+    "ibv_rc_pingpong -N -c",
+    "ibv_rc_pingpong -t",
+    "ibv_uc_pingpong -c",
+    "ibv_uc_pingpong -c -e -s 65536 -n 200",
+    "ibv_ud_pingpong -c",
+    "ibv_ud_pingpong -c -e -s 1024",
+    "ibv_srq_pingpong -c",
+    "ibv_srq_pingpong -c -e -q 4",
+    "ibv_xsrq_pingpong -c",
+];
+
+const PINGPONGS_LONG: &[&str] = &[
+    "ibv_rc_pingpong -c -m 512 -s 3",
+    "ibv_rc_pingpong -c -m 1024 -s 1025",
+    "ibv_rc_pingpong -c -m 4096 -r 100 -s 65536 -n 2000",
+    "ibv_rc_pingpong -c -o",
+    "ibv_rc_pingpong -c -j",
+    "ibv_uc_pingpong -c -s 1",
+    "ibv_uc_pingpong -c -s 1048576 -n 100",
+    "ibv_uc_pingpong -c -m 256 -s 65536 -n 200",
+    "ibv_ud_pingpong -c -s 1",
+    "ibv_srq_pingpong -c -q 16",
+    "ibv_srq_pingpong -c -s 1048576 -n 100",
+    "ibv_xsrq_pingpong -c -e",
+    "ibv_xsrq_pingpong -c -s 1048576 -n 50",
+];
+
+const PERFTESTS: &[&str] = &[
+    "ib_write_bw -s 65536 -n 1000",
+    "ib_write_bw -a -n 100",
+    "ib_write_bw -b -n 500",
+    "ib_write_bw -q 16 -n 100",
+    "ib_write_bw -c UC -n 200",
+    "ib_write_lat -n 500",
+    "ib_read_bw -n 500",
+    "ib_read_lat -n 500",
+    "ib_send_bw -n 500",
+    "ib_send_bw -c UC -n 200",
+    "ib_send_bw -c UD -s 1024 -n 500",
+    "ib_send_bw -e -n 300",
+    "ib_send_bw --use-srq -n 300",
+    "ib_send_lat -n 500",
+    "ib_send_lat -c UD -s 64 -n 500",
+    "ib_send_lat -e -n 300",
+    "ib_atomic_bw -n 500",
+    "ib_atomic_lat -A CMP_AND_SWAP -n 500",
+    "ib_write_bw -I 128 -s 64 -n 500",
+    "ib_send_bw -c XRC -n 200",
+    "ib_write_bw -D 3",
+];
+
+const PERFTESTS_LONG: &[&str] = &[
+    "ib_write_lat -a -n 100",
+    "ib_write_lat -c UC -n 500",
+    "ib_write_lat -I 64 -s 64 -n 500",
+    "ib_read_bw -a -n 100",
+    "ib_read_bw -b -n 300",
+    "ib_read_bw -q 16 -n 50",
+    "ib_read_bw -e -n 300",
+    "ib_read_lat -a -n 100",
+    "ib_read_lat -e -n 300",
+    "ib_send_bw -a -n 100",
+    "ib_send_bw -b -n 300",
+    "ib_send_bw -q 16 -n 50",
+    "ib_send_bw --use-srq -q 4 -n 100",
+    "ib_send_bw -I 128 -s 64 -n 300",
+    "ib_send_bw -c UD -s 4096 -n 500",
+    "ib_send_lat -a -n 100",
+    "ib_send_lat -c UC -n 300",
+    "ib_send_lat --use-srq -n 300",
+    "ib_send_lat -I 64 -s 64 -n 300",
+    "ib_atomic_bw -A CMP_AND_SWAP -n 500",
+    "ib_atomic_bw -q 16 -n 50",
+    "ib_atomic_bw -b -n 300",
+    "ib_atomic_bw -e -n 300",
+    "ib_atomic_lat -n 500",
+    "ib_atomic_lat -e -n 300",
+    "ib_write_bw -m 256 -n 200",
+    "ib_write_bw -m 512 -n 200",
+    "ib_write_bw -m 1024 -n 200",
+    "ib_write_bw -m 2048 -n 200",
+    "ib_write_bw -m 4096 -n 200",
+    "ib_read_bw -m 256 -n 200",
+    "ib_send_bw -m 1024 -n 200",
+    "ib_write_bw -c XRC -n 200",
+    "ib_read_bw -c XRC -n 200",
+    "ib_send_lat -c XRC -n 200",
+    "ib_write_lat -c XRC -n 200",
+    "ib_read_bw -D 3",
+    "ib_send_bw -D 3",
+    "ib_atomic_bw -D 3",
+    "ib_write_bw -b --report-both -n 300",
+    "ib_write_bw --reversed -n 300",
+    "ib_write_bw -l 8 -n 320",
+    "ib_send_bw -l 8 --recv_post_list=8 -n 320",
+    "ib_write_bw -Q 1 -t 1 -n 300",
+    "ib_read_bw -o 1 -n 300",
+    "ib_read_bw -o 16 -n 300",
+    "ib_write_bw --mr_per_qp -q 3 -n 100",
+    "ib_write_lat -U -n 300",
+    "ib_write_bw --use_old_post_send -n 300",
+    "ib_send_bw --inline_recv=64 -s 32 -n 300",
+];
