@@ -367,7 +367,15 @@ impl Nic {
             self.shared.counters.dropped_unknown_qp += 1;
             return;
         };
-        self.deliver(now, index, from, packet, host);
+        if let Some(qp) = self.qps.get_mut(index) {
+            let mut cx = Context {
+                now,
+                index,
+                shared: &mut self.shared,
+                host,
+            };
+            deliver(qp, &mut cx, from, packet);
+        }
     }
 
     /// The hook for connection-manager packets: the general service interface is served
@@ -383,52 +391,18 @@ impl Nic {
         packet: &Packet<'_>,
         host: &mut H,
     ) {
-        // A group no one is attached to is no error. Members cannot change while we deliver.
-        let members = self.groups.remove(&from.destination).unwrap_or_default();
-        for &index in &members {
-            self.deliver(now, index, from, packet, host);
+        // A group no one is attached to is no error.
+        for &index in self.groups.get(&from.destination).into_iter().flatten() {
+            if let Some(qp) = self.qps.get_mut(index) {
+                let mut cx = Context {
+                    now,
+                    index,
+                    shared: &mut self.shared,
+                    host,
+                };
+                deliver(qp, &mut cx, from, packet);
+            }
         }
-        if !members.is_empty() {
-            self.groups.insert(from.destination, members);
-        }
-    }
-
-    fn deliver<H: Host>(
-        &mut self,
-        now: Instant,
-        index: Index,
-        from: &Address,
-        packet: &Packet<'_>,
-        host: &mut H,
-    ) {
-        let Some(qp) = self.qps.get_mut(index) else {
-            return;
-        };
-        let counters = &mut self.shared.counters;
-        if !qp.receives_packets() {
-            counters.dropped_state += 1;
-            return;
-        }
-        let is_cnp = packet.info.operation == Operation::CongestionNotification;
-        if packet.info.service != qp.service() && !is_cnp {
-            counters.dropped_service += 1;
-            return;
-        }
-        if qp.init.qp_type != QpType::Ud && !qp.is_from_peer(from) {
-            counters.dropped_address += 1;
-            return;
-        }
-        let mut cx = Context {
-            now,
-            index,
-            shared: &mut self.shared,
-            host,
-        };
-        if is_cnp {
-            cx.counters().rp_cnp_handled += 1;
-            return;
-        }
-        qp.handle_packet(&mut cx, from, packet);
     }
 
     /// Lets every timer fire that is due.
@@ -506,21 +480,27 @@ impl Nic {
             shared: &mut self.shared,
             host,
         };
-        let mut sent = 0;
+        let (mut sent, mut end) = (0, Step::Sent);
         while sent < quantum {
             match qp.transmit(&mut cx, sent + 1 == quantum) {
                 Step::Sent => sent += 1,
                 Step::Again => {}
-                step @ (Step::Busy | Step::Idle) => return (sent, step),
+                step @ (Step::Busy | Step::Idle) => {
+                    end = step;
+                    break;
+                }
             }
         }
-        (sent, Step::Sent)
+        qp.pass_room_on(&mut self.shared);
+        (sent, end)
     }
 
     /// Limits the bytes in flight to a peer address: what its socket buffer holds. The window
     /// never falls below two packets.
     pub fn set_peer_window(&mut self, peer: IpAddr, bytes: u64) {
-        self.shared.windows.set_limit(peer, bytes);
+        if let Some(id) = self.shared.windows.set_limit(peer, bytes) {
+            self.shared.wake_waiting(id);
+        }
     }
 
     /// Limits the bytes of READ responses on their way here: what our socket buffer holds.
@@ -569,4 +549,26 @@ impl Nic {
         };
         Some((qp, cx))
     }
+}
+
+/// Checks that hold for every service, then the queue pair's own.
+fn deliver<H: Host>(qp: &mut Qp, cx: &mut Context<'_, H>, from: &Address, packet: &Packet<'_>) {
+    if !qp.receives_packets() {
+        cx.counters().dropped_state += 1;
+        return;
+    }
+    let is_cnp = packet.info.operation == Operation::CongestionNotification;
+    if packet.info.service != qp.service() && !is_cnp {
+        cx.counters().dropped_service += 1;
+        return;
+    }
+    if qp.init.qp_type != QpType::Ud && !qp.is_from_peer(from) {
+        cx.counters().dropped_address += 1;
+        return;
+    }
+    if is_cnp {
+        cx.counters().rp_cnp_handled += 1;
+        return;
+    }
+    qp.handle_packet(cx, from, packet);
 }

@@ -351,6 +351,13 @@ impl Qp {
         shared.windows.stop_waiting(self.index);
         for (id, bytes) in self.requester.take_charges(self.window) {
             shared.windows.give_back(id, bytes);
+        }
+        self.pass_room_on(shared);
+    }
+
+    /// Room that this queue pair was woken for, or has made, and does not use, is for others.
+    pub(crate) fn pass_room_on(&self, shared: &mut Shared) {
+        for id in [self.window, Some(inbound())].into_iter().flatten() {
             shared.wake_waiting(id);
         }
     }

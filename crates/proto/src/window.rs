@@ -165,11 +165,12 @@ impl Windows {
     }
 
     /// Sets the most bytes in flight to a peer; the owner knows its buffer.
-    pub(crate) fn set_limit(&mut self, address: IpAddr, limit: u64) {
+    /// Returns the window, if there is one now.
+    pub(crate) fn set_limit(&mut self, address: IpAddr, limit: u64) -> Option<WindowId> {
         self.limits.insert(address, limit);
-        if let Some(&id) = self.by_address.get(&address) {
-            self.set_limit_of(id, limit);
-        }
+        let id = self.by_address.get(&address).copied()?;
+        self.set_limit_of(id, limit);
+        Some(id)
     }
 
     /// As [`set_limit`](Self::set_limit), for one window.

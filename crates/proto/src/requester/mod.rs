@@ -463,6 +463,7 @@ impl Qp {
             cx.host.complete(self.init.send_cq, completion);
         }
         if self.is_reliable() {
+            self.responder.fall_silent();
             self.enter_error(cx);
         } else {
             self.attributes.state = QpState::SqError;

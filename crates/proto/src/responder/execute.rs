@@ -337,11 +337,15 @@ impl Qp {
     /// Keeps an answer, in the place of the oldest that the peer cannot ask for any more.
     fn push_replay(&mut self, packet: &Packet<'_>, packets: u32, answer: Answer) {
         let limit = usize::from(self.attributes.max_dest_rd_atomic);
-        let replays = &mut self.responder.replays;
-        while replays.len() >= limit && replays.front().is_some_and(|oldest| oldest.answered) {
-            replays.pop_front();
+        let responder = &mut self.responder;
+        while responder.replays.len() >= limit {
+            let Some(oldest) = responder.replays.pop_front_if(|oldest| oldest.answered) else {
+                break;
+            };
+            responder.pending -= usize::from(oldest.pending);
         }
-        replays.push_back(Replay {
+        responder.pending += 1;
+        responder.replays.push_back(Replay {
             first: packet.psn,
             packets,
             answer,

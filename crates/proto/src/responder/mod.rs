@@ -109,6 +109,8 @@ pub(crate) struct Responder {
     pub(crate) receiving: Receiving,
     /// Answers of READs and atomics in PSN order, no more than the peer may have in progress.
     replays: VecDeque<Replay>,
+    /// How many of them are pending.
+    pending: usize,
     owed: Owed,
     /// UC: a receive whose message broke off; the next message takes it.
     kept: Option<Taken>,
@@ -159,6 +161,23 @@ impl Responder {
     pub(crate) fn fall_silent(&mut self) {
         self.owed = Owed::Nothing;
         self.replays = VecDeque::new();
+        self.pending = 0;
+    }
+
+    /// The answer is to be sent (again).
+    fn mark_pending(&mut self, place: usize) -> &mut Replay {
+        let replay = &mut self.replays[place];
+        self.pending += usize::from(!replay.pending);
+        replay.pending = true;
+        replay
+    }
+
+    /// The next answer to send, if any.
+    fn next_pending(&self) -> Option<usize> {
+        if self.pending == 0 {
+            return None;
+        }
+        self.replays.iter().position(|replay| replay.pending)
     }
 }
 

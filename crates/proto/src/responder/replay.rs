@@ -43,15 +43,16 @@ impl Qp {
 
     /// Makes a saved answer pending again; whether there is one.
     fn replay_atomic(&mut self, packet: &Packet<'_>) -> bool {
-        let mut replays = self.responder.replays.iter_mut();
-        let replay = replays.find(|replay| {
+        let place = self.responder.replays.iter().position(|replay| {
             replay.first == packet.psn && !matches!(replay.answer, Answer::Read { .. })
         });
-        if let Some(replay) = replay {
-            replay.pending = true;
-            return true;
+        match place {
+            Some(place) => {
+                self.responder.mark_pending(place);
+                true
+            }
+            None => false,
         }
-        false
     }
 
     /// A READ again, perhaps only its rest.
@@ -86,8 +87,7 @@ impl Qp {
         }
         self.check_read(cx, packet, &asked)?;
         let packets = asked.length.div_ceil(mtu).max(1);
-        let replay = &mut self.responder.replays[place];
-        replay.pending = true;
+        let replay = self.responder.mark_pending(place);
         if let Answer::Read {
             part,
             part_first,

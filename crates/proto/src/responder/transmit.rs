@@ -23,9 +23,7 @@ struct Response {
 impl Qp {
     /// Whether a response waits to be sent.
     pub(crate) fn owes_response(&self) -> bool {
-        self.cnp_owed
-            || self.responder.owed != Owed::Nothing
-            || self.responder.replays.iter().any(|replay| replay.pending)
+        self.cnp_owed || self.responder.owed != Owed::Nothing || self.responder.pending > 0
     }
 
     /// Sends the next response.
@@ -33,11 +31,7 @@ impl Qp {
         if self.cnp_owed {
             return self.transmit_cnp(cx);
         }
-        let next = self
-            .responder
-            .replays
-            .iter()
-            .position(|replay| replay.pending);
+        let next = self.responder.next_pending();
         let response = match next {
             Some(place) => self.answer(&self.responder.replays[place]),
             None => match self.verdict() {
@@ -54,6 +48,7 @@ impl Qp {
             Err(TransmitError::Local(_) | TransmitError::Remote(_)) => {
                 // The region went away below a READ: refuse it, do not try for ever.
                 self.responder.replays.retain(|replay| !replay.pending);
+                self.responder.pending = 0;
                 self.refuse_read(cx, response.psn);
                 return Step::Again;
             }
@@ -126,7 +121,10 @@ impl Qp {
         } else {
             replay.pending = false;
         }
-        replay.answered |= !replay.pending;
+        if !replay.pending {
+            replay.answered = true;
+            self.responder.pending -= 1;
+        }
     }
 
     /// The acknowledge or NAK that is owed.
