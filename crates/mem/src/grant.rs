@@ -96,6 +96,12 @@ impl<'t> Grant<'t> {
         self.len == 0
     }
 
+    /// Address in this process of the first byte.
+    #[cfg(fuzzing)]
+    pub(crate) fn address(&self) -> usize {
+        self.start.addr()
+    }
+
     /// The part of `len` bytes from `offset`.
     ///
     /// # Errors

@@ -37,6 +37,8 @@
 mod access;
 mod fault;
 mod fragment;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod grant;
 mod key;
 pub mod limits;

@@ -161,10 +161,10 @@ impl DeviceMemory {
     /// Copies `data` in, at `offset` bytes (`ibv_memcpy_to_dm`).
     ///
     /// # Errors
-    /// [`DeviceMemoryError`] if it does not fit, or offset or length is not a multiple of 4.
+    /// [`DeviceMemoryError`] if it does not fit.
     pub fn copy_to(&self, offset: usize, data: &[u8]) -> Result<(), DeviceMemoryError> {
-        self.check_copy(offset, data.len())?;
-        // SAFETY: `check_copy` proved offset + len <= self.len; no reference to the bytes exists.
+        self.check_range(offset, data.len())?;
+        // SAFETY: `check_range` proved offset + len <= self.len; no reference to the bytes exists.
         // A peer may write them at the same time; then either value, byte by byte, is right.
         unsafe {
             let target = self.start.as_ptr().add(offset);
@@ -178,7 +178,7 @@ impl DeviceMemory {
     /// # Errors
     /// As for [`DeviceMemory::copy_to`].
     pub fn copy_from(&self, offset: usize, data: &mut [u8]) -> Result<(), DeviceMemoryError> {
-        self.check_copy(offset, data.len())?;
+        self.check_range(offset, data.len())?;
         // SAFETY: as in `copy_to`.
         unsafe {
             let source = self.start.as_ptr().add(offset);
@@ -187,11 +187,17 @@ impl DeviceMemory {
         Ok(())
     }
 
-    fn check_copy(&self, offset: usize, len: usize) -> Result<(), DeviceMemoryError> {
-        if !offset.is_multiple_of(GRANULE) || !len.is_multiple_of(GRANULE) {
-            return Err(DeviceMemoryError::Misaligned { offset, len });
+    /// Whether a copy keeps to the granule of 4 bytes that `ibv_memcpy_to_dm` and
+    /// `ibv_memcpy_from_dm` ask for.
+    ///
+    /// # Errors
+    /// [`DeviceMemoryError::Misaligned`].
+    pub const fn check_granule(offset: usize, len: usize) -> Result<(), DeviceMemoryError> {
+        if offset.is_multiple_of(GRANULE) && len.is_multiple_of(GRANULE) {
+            Ok(())
+        } else {
+            Err(DeviceMemoryError::Misaligned { offset, len })
         }
-        self.check_range(offset, len)
     }
 
     fn check_range(&self, offset: usize, len: usize) -> Result<(), DeviceMemoryError> {
@@ -281,14 +287,24 @@ mod tests {
     }
 
     #[test]
-    fn device_memory_copies_keep_to_granule_and_range() {
+    fn device_memory_copies_keep_to_the_range() {
         let memory = DeviceMemory::new(100, 1).expect("allocates");
         let mut out = [0; 104];
-        for (offset, len) in [(3, 4), (4, 3), (104, 4), (0, 104), (usize::MAX - 3, 4)] {
+        assert_eq!(memory.copy_from(3, &mut out[..5]), Ok(()));
+        for (offset, len) in [(97, 4), (104, 4), (0, 104), (usize::MAX - 3, 4)] {
             let read = memory.copy_from(offset, &mut out[..len]);
             let write = memory.copy_to(offset, &out[..len]);
             assert!(read.is_err(), "read {len} at {offset}");
             assert_eq!(read, write);
+        }
+    }
+
+    #[test]
+    fn verbs_copies_keep_to_the_granule() {
+        assert_eq!(DeviceMemory::check_granule(8, 4), Ok(()));
+        for (offset, len) in [(3, 4), (4, 3)] {
+            let error = DeviceMemoryError::Misaligned { offset, len };
+            assert_eq!(DeviceMemory::check_granule(offset, len), Err(error));
         }
     }
 
