@@ -7,7 +7,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `device`, `query`, `pd`, `mr`, `mw`, `dm`, `cq`, `cq_ex`, `qp`, `qp_ex`, `srq`, `xrcd`, `ah`, `event`, `counter` | the entry points and table operations of one object |
+//! | `device`, `query`, `event`, `counter` | entry points and table operations of a context |
+//! | `pd`, `mr`, `mw`, `dm`, `cq`, `cq_ex`, `qp`, `qp_ex`, `srq`, `xrcd`, `ah` | … of one object |
 //! | `context` | the tables through which verbs.h's inline functions call |
 //! | `handle` | how a C struct lies in memory with its Rust part behind it |
 //! | `convert` | flags, masks, attributes, work requests, completions: C to Rust and back |

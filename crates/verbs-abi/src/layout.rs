@@ -1,7 +1,7 @@
 // Written by `cargo xtask abi --regenerate` from the headers of rdma-core 65. Do not edit.
 
-//! Sizes, alignments and offsets, as a C compiler lays the structs out on x86-64: the
-//! compiler refuses the crate when one differs.
+//! Sizes, alignments and offsets, as C lays the structs out on x86-64: the compiler
+//! refuses the crate when one differs.
 
 use crate::*;
 

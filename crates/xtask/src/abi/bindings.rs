@@ -1,6 +1,6 @@
 //! `cargo xtask abi --regenerate`: writes the generated files of `crates/verbs-abi` from the C
-//! headers of a folder. Needs libclang, hence the cargo feature `regenerate`; without it the command
-//! runs itself again with the feature. The output is committed: nobody else needs libclang.
+//! headers of a folder. Needs libclang, hence the cargo feature `regenerate`; without it the
+//! command runs itself again with the feature. The output is committed: nobody else needs libclang.
 
 #[cfg(not(feature = "regenerate"))]
 pub(super) fn regenerate(include: &str) -> anyhow::Result<()> {
@@ -154,8 +154,8 @@ mod with_bindgen {
 
     fn layout_source(layout: &Layout) -> String {
         let mut source = String::from(
-            "//! Sizes, alignments and offsets, as a C compiler lays the structs out on x86-64: the\n\
-             //! compiler refuses the crate when one differs.\n\nuse crate::*;\n\n",
+            "//! Sizes, alignments and offsets, as C lays the structs out on x86-64: the compiler\n\
+             //! refuses the crate when one differs.\n\nuse crate::*;\n\n",
         );
         for (name, item) in &layout.types {
             let mut line = format!("layout!({name}: {}, {} {{", item.size, item.align);

@@ -104,28 +104,28 @@ fn source_text() -> String {
 static int faults;
 static void by_version(void *library, const char *name, const char *version)
 {
-	if (dlvsym(library, name, version))
-		return;
-	printf("dlvsym(%s, %s): %s\n", name, version, dlerror());
-	faults++;
+    if (dlvsym(library, name, version))
+        return;
+    printf("dlvsym(%s, %s): %s\n", name, version, dlerror());
+    faults++;
 }
 static void by_default(void *library, const char *name, const char *version)
 {
-	if (dlsym(library, name) && dlsym(library, name) == dlvsym(library, name, version))
-		return;
-	printf("dlsym(%s) is not %s@%s\n", name, name, version);
-	faults++;
+    if (dlsym(library, name) && dlsym(library, name) == dlvsym(library, name, version))
+        return;
+    printf("dlsym(%s) is not %s@%s\n", name, name, version);
+    faults++;
 }
 int main(void)
 {
-	const char *(*name)(int);
-	void *library = dlopen("libibverbs.so", RTLD_NOW);
-	if (!library)
-		library = dlopen("libibverbs.so.1", RTLD_NOW);
-	if (!library) {
-		printf("dlopen: %s\n", dlerror());
-		return 1;
-	}
+    const char *(*name)(int);
+    void *library = dlopen("libibverbs.so", RTLD_NOW);
+    if (!library)
+        library = dlopen("libibverbs.so.1", RTLD_NOW);
+    if (!library) {
+        printf("dlopen: %s\n", dlerror());
+        return 1;
+    }
 "#,
     );
     for (name, version) in BY_VERSION {
@@ -136,12 +136,12 @@ int main(void)
     }
     // One call, so that it is known that the names lead to code.
     text.push_str(
-        r#"	name = (const char *(*)(int))dlvsym(library, "ibv_wc_status_str", "IBVERBS_1.1");
-	if (!name || strcmp(name(0), "success")) {
-		printf("ibv_wc_status_str(0) is not \"success\"\n");
-		faults++;
-	}
-	return faults != 0;
+        r#"    name = (const char *(*)(int))dlvsym(library, "ibv_wc_status_str", "IBVERBS_1.1");
+    if (!name || strcmp(name(0), "success")) {
+        printf("ibv_wc_status_str(0) is not \"success\"\n");
+        faults++;
+    }
+    return faults != 0;
 }
 "#,
     );
