@@ -268,3 +268,196 @@ fn handing_on_to_nobody_drops_and_counts() {
     assert_eq!(a.counters().forward_dropped, 1);
     assert_eq!(a.slots[0].send(owner, 0, b""), Err(SlotSendError::Absent));
 }
+
+// ---- what spinning costs -----------------------------------------------------------------------
+
+#[test]
+fn a_ping_pong_costs_one_receive_per_message_and_no_look_around() {
+    let port = free_port();
+    let (mut a, mut b) = (device(port, &["127.0.0.1"]), device(port, &["127.0.0.1"]));
+    acquaint(&mut a, &mut b, "127.0.0.1");
+    let (to_b, to_a) = (a.to(&b, "127.0.0.1"), b.to(&a, "127.0.0.1"));
+    let before = (*a.counters(), *b.counters());
+    const ROUNDS: u64 = 1000;
+    for _ in 0..ROUNDS {
+        a.send_bytes(&to_b, b"8 bytes.");
+        // On loopback the datagram is there when the send returns.
+        assert_eq!(b.receive(|_| {}).unwrap(), 1);
+        b.send_bytes(&to_a, b"8 bytes.");
+        assert_eq!(a.receive(|_| {}).unwrap(), 1);
+    }
+    for (net, before) in [(&a, before.0), (&b, before.1)] {
+        let counters = net.counters();
+        let looks = counters.poll_calls - before.poll_calls;
+        assert_eq!(looks, ROUNDS / 16, "a look around every 16 messages");
+        // A look around finds the usual socket empty and knows it without asking it.
+        assert!(counters.receive_calls - before.receive_calls <= ROUNDS + looks);
+    }
+}
+
+#[test]
+fn another_socket_waits_for_a_few_empty_rounds_only() {
+    let port = free_port();
+    let mut net = device(port, &["127.0.0.1", "127.0.0.2"]);
+    let stranger = UdpSocket::bind("127.0.0.9:0").unwrap();
+    for address in ["127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.2"] {
+        stranger.send_to(b"x", (address, port)).unwrap();
+        let rounds = (1..100).find(|_| net.receive(|_| {}).unwrap() > 0);
+        assert!(rounds.unwrap() <= 8, "{rounds:?} rounds");
+    }
+    // And a busy one does not keep it waiting for long: neither small ones nor large ones do.
+    for length in [8, 60_000] {
+        stranger.send_to(b"x", ("127.0.0.1", port)).unwrap();
+        net.expect(1);
+        stranger.send_to(b"y", ("127.0.0.2", port)).unwrap();
+        let mut rounds = 0;
+        let mut seen = false;
+        while !seen {
+            stranger
+                .send_to(&vec![0; length], ("127.0.0.1", port))
+                .unwrap();
+            net.receive(|datagram| seen |= datagram.bytes == b"y")
+                .unwrap();
+            rounds += 1;
+            assert!(rounds <= 17);
+        }
+    }
+}
+
+#[test]
+fn one_call_does_a_bounded_amount_of_work() {
+    let port = free_port();
+    let mut net = device(port, &["127.0.0.1"]);
+    let stranger = UdpSocket::bind("127.0.0.9:0").unwrap();
+    for length in [1000, 60_000] {
+        let mut sent = 0;
+        // As much as the receive buffer takes, or three times what a call may take.
+        for _ in 0..(3 << 20) / length {
+            sent += stranger
+                .send_to(&vec![0; length], ("127.0.0.1", port))
+                .unwrap();
+        }
+        let mut most = 0;
+        let mut all = 0;
+        for _ in 0..10_000 {
+            let mut bytes = 0;
+            net.receive_ready(|datagram| bytes += datagram.bytes.len())
+                .unwrap();
+            most = most.max(bytes);
+            all += bytes;
+        }
+        assert!(all <= sent && all > 0);
+        let most_allowed = (256 << 10) + 16 * 65_535;
+        assert!(most <= most_allowed, "{most} of {all} bytes in one call");
+    }
+}
+
+// ---- errors of sending -------------------------------------------------------------------------
+
+#[test]
+fn requests_that_contradict_themselves_send_nothing() {
+    let mut net = device(free_port(), &["127.0.0.1", "::1"]);
+    let to = net.to(&net, "127.0.0.1");
+    let fragment = [Fragment::from(&[0; 100][..])];
+    for (segment_len, segments) in [(0, 1), (100, 0), (100, 2), (10, 9), (10, 11), (1, 100)] {
+        let result = net.send(&to, &fragment, segment_len, segments);
+        assert!(
+            matches!(result, Err(SendError::Malformed(_))),
+            "{segment_len} times {segments}: {result:?}"
+        );
+    }
+    let many = vec![Fragment::from(&[0; 1][..]); 1025];
+    assert!(matches!(
+        net.send(&to, &many, 1025, 1),
+        Err(SendError::Malformed(_))
+    ));
+    let large = vec![0; 65_508];
+    assert!(matches!(
+        net.send(&to, &[Fragment::from(&large[..])], 65_508, 1),
+        Err(SendError::Malformed(_))
+    ));
+    let elsewhere = Destination {
+        source: ip("127.0.0.7"),
+        ..to
+    };
+    assert_eq!(
+        net.send(&elsewhere, &fragment, 100, 1),
+        Err(SendError::NoSource(ip("127.0.0.7")))
+    );
+    assert_eq!(net.counters().send_calls, 0);
+    assert_eq!(net.counters().datagrams_out, 0);
+}
+
+#[test]
+fn the_longest_datagram_and_the_longest_batch_arrive() {
+    let port = free_port();
+    let (mut a, mut b) = (device(port, &["127.0.0.1"]), device(port, &["127.0.0.1"]));
+    acquaint(&mut a, &mut b, "127.0.0.1");
+    let to = a.to(&b, "127.0.0.1");
+    let bytes = vec![7; 65_507];
+    a.send_bytes(&to, &bytes);
+    assert_eq!(b.expect(1)[0].bytes, bytes);
+    let segment_len = 65_507usize.div_ceil(64);
+    let fragments: Vec<_> = bytes.chunks(65).map(Fragment::from).collect();
+    assert_eq!(a.segments_max(&to, segment_len), 63);
+    a.send(&to, &fragments, segment_len, 64).unwrap();
+    assert_eq!(b.expect(64).len(), 64);
+}
+
+#[test]
+fn a_kernel_that_does_not_cut_batches_gets_single_datagrams() {
+    for address in ["127.0.0.1", "::1"] {
+        let port = free_port();
+        let (mut a, mut b) = (device(port, &[address]), device(port, &[address]));
+        acquaint(&mut a, &mut b, address);
+        let to = a.to(&b, address);
+        // With checksums switched off the kernel refuses to cut: EINVAL.
+        let token = a.local[0].private;
+        let fd = a.sockets[token].fd.as_fd();
+        let (level, no_checksum) = match ip(address) {
+            IpAddr::V4(_) => (libc::SOL_SOCKET, libc::SO_NO_CHECK),
+            IpAddr::V6(_) => (libc::SOL_UDP, libc::UDP_NO_CHECK6_TX),
+        };
+        sys::set_int(fd, level, no_checksum, 1).unwrap();
+        if ip(address).is_ipv6() {
+            // Only there are datagrams without a checksum dropped.
+            let fd = b.sockets[b.local[0].private].fd.as_fd();
+            sys::set_int(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1).unwrap();
+        }
+        let bytes: Vec<u8> = (0..=255).collect();
+        let fragments: Vec<_> = bytes.chunks(30).map(Fragment::from).collect();
+        for round in 1..3 {
+            assert_eq!(a.send(&to, &fragments, 100, 3), Ok(()));
+            let got: Vec<_> = b.expect(3).into_iter().map(|got| got.bytes).collect();
+            assert_eq!(got, bytes.chunks(100).collect::<Vec<_>>());
+            assert_eq!(a.segments_max(&to, 100), 1);
+            assert_eq!(a.counters().datagrams_out, 3 * round);
+        }
+        assert_eq!(a.counters().unsegmented, 1);
+        assert_eq!(a.counters().batches_out, 0);
+        // Others are not affected.
+        let other = Destination {
+            destination: ip(if address == "::1" {
+                "fd00::1"
+            } else {
+                "127.0.0.2"
+            }),
+            ..to
+        };
+        assert_eq!(a.segments_max(&other, 100), 64);
+    }
+}
+
+#[test]
+fn unmapped_memory_is_a_fault_of_the_buffer_and_sends_nothing() {
+    let mut net = device(free_port(), &["127.0.0.1"]);
+    let to = net.to(&net, "127.0.0.1");
+    let fragments = [
+        Fragment::from(&b"header"[..]),
+        sys::unmapped_fragment(64),
+        Fragment::from(&b"sum"[..]),
+    ];
+    let length = 6 + 64 + 3;
+    assert_eq!(net.send(&to, &fragments, length, 1), Err(SendError::Fault));
+    net.expect_nothing();
+}

@@ -356,3 +356,16 @@ impl Message<'_> {
         }
     }
 }
+
+/// `length` bytes at an address where nothing is mapped, for tests.
+#[cfg(test)]
+pub(crate) fn unmapped_fragment(length: usize) -> Fragment<'static> {
+    let entry = libc::iovec {
+        // The first page is never mapped.
+        iov_base: ptr::without_provenance_mut(64),
+        iov_len: length,
+    };
+    // SAFETY: `Fragment` is `repr(transparent)` over `iovec`. That its bytes are not mapped breaks
+    // what it promises, on purpose: only the kernel looks at them, and answers EFAULT.
+    unsafe { mem::transmute::<libc::iovec, Fragment<'static>>(entry) }
+}

@@ -24,6 +24,9 @@ pub(crate) use socket::{
 
 pub(crate) use timer::{receive_timer, set_timer, timer, wait_writable};
 
+#[cfg(test)]
+pub(crate) use message::unmapped_fragment;
+
 use std::io;
 
 /// Turns libc's -1 into the error it stands for.
