@@ -10,7 +10,11 @@ use crate::{
 };
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
-use feroce_wire::{Address, Packet, Psn, Qpn};
+use feroce_wire::header::Bth;
+use feroce_wire::{
+    Address, AtomicOperands, Extensions, Headers, Msn, Opcode, Operation, Packet, Position, Psn,
+    Qpn, Reth, Service, icrc, pad_len,
+};
 use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::format;
@@ -443,11 +447,13 @@ impl Pair {
     /// Lets `duration` pass.
     pub(crate) fn run_for(&mut self, duration: Duration) {
         let end = self.now + duration;
-        self.transmit();
-        while self.next_event().is_some_and(|at| at <= end) {
+        loop {
+            self.transmit();
+            if self.next_event().is_none_or(|at| at > end) {
+                break;
+            }
             self.step();
         }
-        self.transmit();
         self.now = end;
         self.a.now = end;
         self.b.now = end;
@@ -599,4 +605,93 @@ pub(crate) const fn ok(wr_id: u64) -> (u64, CompletionStatus) {
 /// (request, flushed).
 pub(crate) const fn flushed(wr_id: u64) -> (u64, CompletionStatus) {
     (wr_id, CompletionStatus::WorkRequestFlushed)
+}
+
+/// The address that packets from `from` to `to` arrive with.
+pub(crate) const fn address_of(from: &End, to: &End) -> Address {
+    Address {
+        source: from.address,
+        destination: to.address,
+        source_port: 0xc000,
+        traffic_class: 0,
+        hop_limit: 64,
+    }
+}
+
+/// A packet as bytes, with an ICRC that nobody judges.
+pub(crate) fn frame(bth: Bth, extensions: &Extensions, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Headers::new(bth, extensions, payload.len())
+        .as_bytes()
+        .to_vec();
+    bytes.extend_from_slice(payload);
+    let pad = usize::from(pad_len(payload.len()));
+    bytes.resize(bytes.len() + pad + icrc::LEN, 0);
+    bytes
+}
+
+/// A request whose opcode is of the RC family.
+pub(crate) fn request_frame(
+    dest: Qpn,
+    psn: u32,
+    (operation, position): (Operation, Position),
+    extensions: &Extensions,
+    payload: &[u8],
+) -> Vec<u8> {
+    let opcode = Opcode::new(
+        Service::Rc,
+        operation,
+        position,
+        extensions.immediate.is_some(),
+        extensions.invalidate.is_some(),
+    );
+    let mut bth = Bth::new(opcode.unwrap(), dest, Psn::new(psn));
+    bth.set_ack_request(position.ends());
+    frame(bth, extensions, payload)
+}
+
+/// A fetch-and-add of 1.
+pub(crate) fn atomic_frame(dest: Qpn, psn: u32, address: u64) -> Vec<u8> {
+    let extensions = Extensions {
+        atomic: Some(AtomicOperands {
+            virtual_address: address,
+            rkey: KEY,
+            swap_or_add: 1,
+            compare: 0,
+        }),
+        ..Extensions::default()
+    };
+    request_frame(
+        dest,
+        psn,
+        (Operation::FetchAdd, Position::Only),
+        &extensions,
+        &[],
+    )
+}
+
+/// A RETH for the toy key.
+pub(crate) fn reth(virtual_address: u64, length: u32) -> Extensions {
+    Extensions {
+        reth: Some(Reth {
+            virtual_address,
+            rkey: KEY,
+            length,
+        }),
+        ..Extensions::default()
+    }
+}
+
+/// An acknowledge with any syndrome byte.
+pub(crate) fn ack_frame(dest: Qpn, psn: u32, syndrome: u8) -> Vec<u8> {
+    let extensions = Extensions {
+        aeth: Some((syndrome, Msn::new(0))),
+        ..Extensions::default()
+    };
+    request_frame(
+        dest,
+        psn,
+        (Operation::Acknowledge, Position::Only),
+        &extensions,
+        &[],
+    )
 }

@@ -2,4 +2,5 @@
 //! name says otherwise, and `a write first 0` is a packet that left `a`.
 
 mod random;
+mod recovery;
 mod reliable;
