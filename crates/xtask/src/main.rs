@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 mod abi;
 mod cargo;
 mod dist;
+mod guest;
 #[path = "../../ibverbs/symbols.rs"]
 mod symbols;
 mod tidy;
@@ -17,6 +18,7 @@ cargo xtask COMMAND
   dist [--profile NAME] [--out FOLDER]     build the programs and C libraries into target/feroce
   abi [--profile NAME] [--no-build]        compare libibverbs.so.1 with its table, headers, programs
   abi --regenerate [--include FOLDER]      write crates/verbs-abi again from the C headers
+  guest COMMAND                            a virtual machine with soft-RoCE as a foreign peer
   tidy [--update]                          check limits of the house style; shrink tidy.allow
 ";
 
@@ -43,6 +45,7 @@ fn run() -> Result<()> {
     match command.to_str() {
         Some("dist") => dist::run(arguments),
         Some("abi") => abi::run(arguments),
+        Some("guest") => guest::run(arguments),
         Some("tidy") => tidy::run(arguments),
         _ => bail!("no command {}\n\n{USAGE}", command.display()),
     }
