@@ -10,26 +10,155 @@ use feroce_verbs_abi as abi;
 
 use crate::guard::{self, Failure, unfilled};
 
-unfilled! {
-    export pointer fn ibv_create_ah(
-        pd: *mut abi::ibv_pd,
-        attr: *mut abi::ibv_ah_attr,
-    ) -> *mut abi::ibv_ah;
-    export status fn ibv_init_ah_from_wc(
-        context: *mut abi::ibv_context,
-        port_num: u8,
-        wc: *mut abi::ibv_wc,
-        grh: *mut abi::ibv_grh,
-        ah_attr: *mut abi::ibv_ah_attr,
-    ) -> c_int;
-    export pointer fn ibv_create_ah_from_wc(
-        pd: *mut abi::ibv_pd,
-        wc: *mut abi::ibv_wc,
-        grh: *mut abi::ibv_grh,
-        port_num: u8,
-    ) -> *mut abi::ibv_ah;
-    export status fn ibv_destroy_ah(ah: *mut abi::ibv_ah) -> c_int;
+/// The Rust part of an `ibv_ah`.
+#[derive(Debug)]
+pub(crate) struct AhState {
+    pub(crate) path: Path,
+    /// Keeps the domain: `ibv_dealloc_pd` refuses while handles live.
+    _pd: ProtectionDomain,
 }
+
+/// The path behind an address handle.
+///
+/// # Safety
+/// `ah` is null or live.
+pub(crate) unsafe fn path(ah: *mut abi::ibv_ah) -> Result<Path, Failure> {
+    // SAFETY: the caller's contract.
+    Ok(unsafe { handle::rust::<_, AhState>(ah) }?.path)
+}
+
+/// Resolves an address vector on a device.
+pub(crate) fn resolve(context: &Context, attr: &abi::ibv_ah_attr) -> Result<Path, Failure> {
+    if attr.is_global == 0 {
+        return Err(Failure::invalid(PathError::NoGrh.to_string()));
+    }
+    let request = PathRequest {
+        // SAFETY: every member of the union is 16 plain bytes.
+        destination: unsafe { attr.grh.dgid.raw },
+        source_gid_index: attr.grh.sgid_index,
+        traffic_class: attr.grh.traffic_class,
+        hop_limit: attr.grh.hop_limit,
+        flow_label: attr.grh.flow_label,
+        service_level: attr.sl,
+    };
+    context.resolve(&request).map_err(|error| Failure::invalid(error.to_string()))
+}
+
+/// # Safety
+/// `pd` and `attr` are null or point to what their types say.
+unsafe fn create(
+    pd: *mut abi::ibv_pd,
+    attr: *const abi::ibv_ah_attr,
+) -> Result<*mut abi::ibv_ah, Failure> {
+    // SAFETY: the caller's contract.
+    let (domain, attr) = unsafe { (&pd::state(pd)?.pd, attr.as_ref()) };
+    let attr = attr.ok_or_else(|| Failure::invalid("attr is a null pointer"))?;
+    if attr.port_num != PORT {
+        return Err(Failure::invalid(format!("port_num {}: there is one, 1", attr.port_num)));
+    }
+    let path = resolve(domain.context(), attr)?;
+    // SAFETY: a live domain has a live context.
+    let c = abi::ibv_ah { context: unsafe { (*pd).context }, pd, handle: 0 };
+    Ok(handle::create(c, AhState { path, _pd: domain.clone() }))
+}
+
+/// # Safety
+/// `pd` and `attr` are null or point to what their types say.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_create_ah(
+    pd: *mut abi::ibv_pd,
+    attr: *mut abi::ibv_ah_attr,
+) -> *mut abi::ibv_ah {
+    // SAFETY: the caller's contract.
+    guard::pointer("ibv_create_ah", || unsafe { create(pd, attr) })
+}
+
+/// The address of whoever sent the datagram of a completion.
+///
+/// # Safety
+/// The pointers are null or point to what their types say.
+unsafe fn sender(
+    context: *mut abi::ibv_context,
+    port_num: u8,
+    wc: *const abi::ibv_wc,
+    grh: *const abi::ibv_grh,
+) -> Result<abi::ibv_ah_attr, Failure> {
+    // SAFETY: the caller's contract; a GRH has 40 bytes.
+    let (state, wc, header) =
+        unsafe { (context::state(context)?, wc.as_ref(), grh.cast::<[u8; 40]>().as_ref()) };
+    let wc = wc.ok_or_else(|| Failure::invalid("wc is a null pointer"))?;
+    let header = header.ok_or_else(|| Failure::invalid("grh is a null pointer"))?;
+    if wc.wc_flags & abi::IBV_WC_GRH == 0 {
+        return Err(Failure::invalid("the completion has no IBV_WC_GRH: it is no datagram"));
+    }
+    let header = ReceivedHeader::parse(header)?;
+    let ours = gid_address(header.destination);
+    let index = (0..GID_TABLE_LEN).find(|&index| state.context.gid(index) == Some(ours));
+    // A datagram to a group names no address of ours: any of its family does.
+    let index = index.or_else(|| {
+        (0..GID_TABLE_LEN).find(|&index| {
+            state.context.gid(index).is_some_and(|gid| gid.is_ipv4() == ours.is_ipv4())
+        })
+    });
+    let index = index.and_then(|index| u8::try_from(index).ok());
+    let index = index.ok_or_else(|| {
+        Failure::invalid(format!("{ours}, where the datagram went, is no GID of this device"))
+    })?;
+    Ok(header.answer(port_num, index))
+}
+
+/// # Safety
+/// The pointers are null or point to what their types say.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
+    context: *mut abi::ibv_context,
+    port_num: u8,
+    wc: *mut abi::ibv_wc,
+    grh: *mut abi::ibv_grh,
+    ah_attr: *mut abi::ibv_ah_attr,
+) -> c_int {
+    guard::status("ibv_init_ah_from_wc", || {
+        // SAFETY: the caller's contract.
+        let answer = unsafe { sender(context, port_num, wc, grh) }?;
+        let target = guard::not_null(ah_attr, "ah_attr")?;
+        // SAFETY: the caller's contract.
+        unsafe { target.write(answer) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The pointers are null or point to what their types say.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut abi::ibv_pd,
+    wc: *mut abi::ibv_wc,
+    grh: *mut abi::ibv_grh,
+    port_num: u8,
+) -> *mut abi::ibv_ah {
+    guard::pointer("ibv_create_ah_from_wc", || {
+        // SAFETY: the caller's contract.
+        unsafe {
+            pd::state(pd)?;
+            let attr = sender((*pd).context, port_num, wc, grh)?;
+            create(pd, &raw const attr)
+        }
+    })
+}
+
+/// # Safety
+/// `ah` is null or live, and not used afterwards.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut abi::ibv_ah) -> c_int {
+    guard::status("ibv_destroy_ah", || {
+        // SAFETY: the caller's contract.
+        unsafe { handle::release::<_, AhState>(ah) }.map(drop)
+    })
+}
+
+/// The only port.
+pub(crate) const PORT: u8 = 1;
+
 
 /// The network header in the first 40 bytes of a received datagram, as RoCEv2 delivers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,55 @@
 //! matching, flow actions, DMA handles) has no entry: verbs.h answers EOPNOTSUPP for it. The
 //! `_compat_` entries served libraries older than any program that still runs.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use feroce_proto::{CqId, SrqId};
+use feroce_verbs::{Context, Qpn};
 use feroce_verbs_abi as abi;
 
-use crate::{counter, cq, dm, mr, mw, pd, qp, query, srq, xrcd};
+use crate::guard::Failure;
+use crate::{counter, cq, dm, handle, mr, mw, pd, qp, query, srq, xrcd};
+
+/// The Rust part of an `ibv_context`.
+#[derive(Debug)]
+pub(crate) struct ContextState {
+    pub(crate) context: Context,
+    objects: Mutex<Objects>,
+}
+
+/// The C objects of a context that events name by number. Addresses: pointers are not `Send`.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) cqs: BTreeMap<CqId, usize>,
+    pub(crate) qps: BTreeMap<Qpn, usize>,
+    pub(crate) srqs: BTreeMap<SrqId, usize>,
+}
+
+impl ContextState {
+    /// The objects of the context.
+    pub(crate) fn objects(&self) -> MutexGuard<'_, Objects> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes the C context of an opened device.
+pub(crate) fn create(device: *mut abi::ibv_device, context: Context) -> *mut abi::ibv_context {
+    let c = c_struct(device, context.events().raw_fd());
+    let state = ContextState { context, objects: Mutex::default() };
+    handle::create(c, state)
+}
+
+/// The Rust part of a context.
+///
+/// # Safety
+/// `context` is null or an open context.
+pub(crate) unsafe fn state<'a>(
+    context: *mut abi::ibv_context,
+) -> Result<&'a ContextState, Failure> {
+    // SAFETY: the caller's contract.
+    unsafe { handle::rust(context) }
+}
 
 /// The C part of a context on `device`. `async_fd` becomes readable when an event waits.
 pub(crate) fn c_struct(device: *mut abi::ibv_device, async_fd: i32) -> abi::verbs_context {

@@ -6,12 +6,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
+use std::io;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
+use feroce_verbs::{Context, OpenError};
 use feroce_verbs_abi as abi;
 
-use crate::guard::{self, unfilled};
+use crate::context::{self, ContextState};
+use crate::guard::{self, Failure, unfilled};
 use crate::handle;
 
 /// What a program can read off a device without opening it.
@@ -28,6 +31,7 @@ pub(crate) struct Description {
 /// The Rust part of an `ibv_device`.
 #[derive(Debug)]
 struct DeviceState {
+    name: String,
     guid: [u8; 8],
     index: c_int,
 }
@@ -39,6 +43,7 @@ pub(crate) fn intern(description: &Description) -> *mut abi::ibv_device {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     let address = devices.entry(description.name.clone()).or_insert_with(|| {
         let state = DeviceState {
+            name: description.name.clone(),
             guid: description.guid,
             index: description.index,
         };
@@ -141,12 +146,80 @@ pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut abi::ibv_de
     unsafe { libc::free(list.cast::<c_void>()) };
 }
 
+/// # Safety
+/// `num_devices` is null or points to an int.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_get_device_list(
+    num_devices: *mut c_int,
+) -> *mut *mut abi::ibv_device {
+    guard::pointer("ibv_get_device_list", || {
+        let candidates = feroce_verbs::candidates()
+            .map_err(|error| Failure::new(errno_of(&error), error.to_string()))?;
+        let devices: Vec<_> = candidates
+            .iter()
+            .enumerate()
+            .filter(|(_, candidate)| candidate.left_out.is_none())
+            .map(|(index, candidate)| {
+                intern(&Description {
+                    name: candidate.name.clone(),
+                    guid: candidate.guid(),
+                    // There are never that many interfaces.
+                    index: c_int::try_from(index).unwrap_or(c_int::MAX),
+                })
+            })
+            .collect();
+        // SAFETY: the caller's contract.
+        if let Some(count) = unsafe { num_devices.as_mut() } {
+            *count = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
+        }
+        Ok(into_list(devices))
+    })
+}
+
+/// # Safety
+/// `device` is null or came from `ibv_get_device_list`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_open_device(
+    device: *mut abi::ibv_device,
+) -> *mut abi::ibv_context {
+    guard::pointer("ibv_open_device", || {
+        // SAFETY: the caller's contract; devices live as long as the process.
+        let name = unsafe { handle::rust::<_, DeviceState>(device) }?.name.clone();
+        let context = Context::open(&name)
+            .map_err(|error| Failure::new(open_errno(&error), error.to_string()))?;
+        Ok(context::create(device, context))
+    })
+}
+
+/// # Safety
+/// `context` came from `ibv_open_device` and is not used afterwards.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut abi::ibv_context) -> c_int {
+    guard::status("ibv_close_device", || {
+        // SAFETY: the caller's contract.
+        unsafe { handle::release::<_, ContextState>(context) }.map(drop)
+    })
+}
+
+fn open_errno(error: &OpenError) -> c_int {
+    match error {
+        OpenError::Unknown { .. } | OpenError::LeftOut { .. } => libc::ENODEV,
+        OpenError::Slot(_) => libc::ENOSPC,
+        OpenError::Net(_) => libc::EADDRINUSE,
+        OpenError::System(error) => errno_of(error),
+        _ => libc::EIO,
+    }
+}
+
+/// The errno of a system error.
+pub(crate) fn errno_of(error: &io::Error) -> c_int {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
 unfilled! {
-    export pointer fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut abi::ibv_device;
-    export pointer fn ibv_open_device(device: *mut abi::ibv_device) -> *mut abi::ibv_context;
-    export status fn ibv_close_device(context: *mut abi::ibv_context) -> c_int;
     export pointer fn ibv_import_device(cmd_fd: c_int) -> *mut abi::ibv_context;
 }
+
 
 #[cfg(test)]
 mod tests {
