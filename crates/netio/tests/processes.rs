@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use feroce_mem::Fragment;
 use feroce_netio::{
-    Change, Datagram, Destination, Monitor, Net, NetConfig, SendError, Slot, Verdict, interfaces,
+    Change, Datagram, Destination, Monitor, Net, NetConfig, SLOTS, SendError, Slot, Verdict,
+    interfaces,
 };
 
 const CHILD: &str = "FEROCE_TEST_CHILD";
@@ -64,6 +65,7 @@ struct Device {
     mine: HashMap<SocketAddr, (u64, u64)>,
     classes: Vec<u8>,
     groups: u64,
+    claimed: Vec<Slot>,
 }
 
 impl Device {
@@ -158,6 +160,16 @@ fn obey(device: &mut Option<Device>, words: &[&str]) -> String {
                 .peer_buffer(to.destination, slot.parse().unwrap());
             (ready && known.is_some()).to_string()
         }
+        ["claim", "all"] => loop {
+            match Slot::claim() {
+                Ok(slot) => device.claimed.push(slot),
+                Err(error) => break format!("{} more, then: {error}", device.claimed.len()),
+            }
+        },
+        ["claim", "none"] => {
+            device.claimed.clear();
+            "ok".into()
+        }
         ["writable", source, destination] => {
             let to = destination_of(source, destination, "0");
             device
@@ -209,6 +221,7 @@ fn open(interface: &str, port: u16, addresses: &[&str]) -> Result<Device, String
         mine: HashMap::new(),
         classes: Vec::new(),
         groups: 0,
+        claimed: Vec::new(),
     })
 }
 
@@ -453,6 +466,25 @@ fn a_killed_process_frees_its_slot_and_disturbs_nobody() {
         assert!(start.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn slots_are_taken_one_by_one_until_none_is_left_and_are_free_when_dropped() {
+    // In a namespace of its own, or every program of this host would miss them.
+    let Some(hosts) = Hosts::new("slots") else {
+        return;
+    };
+    let mut process = Process::within(&hosts.names[0]);
+    let first = process.open("lo", 4791, "127.0.0.1");
+    assert!((1..SLOTS - 1).contains(&first));
+    let answer = process.ask("claim all");
+    let expected = "1021 more, then: all 1022 slots of this network namespace are taken";
+    assert!(answer.starts_with(expected), "{answer}");
+    let mut late = Process::within(&hosts.names[0]);
+    let answer = late.ask("open lo 4791 127.0.0.1");
+    assert!(answer.starts_with("error: all 1022 slots"), "{answer}");
+    assert_eq!(process.ask("claim none"), "ok");
+    assert_ne!(late.open("lo", 4791, "127.0.0.1"), first);
 }
 
 #[test]

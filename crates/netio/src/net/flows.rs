@@ -72,7 +72,7 @@ impl Net {
         }
     }
 
-    fn find_flow(&self, local: IpAddr, peer: SocketAddr) -> Option<usize> {
+    pub(super) fn find_flow(&self, local: IpAddr, peer: SocketAddr) -> Option<usize> {
         self.flows.iter().copied().find(|token| {
             let socket = &self.sockets[*token];
             socket.address == local && socket.role == Role::Flow(peer)

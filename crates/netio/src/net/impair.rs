@@ -85,6 +85,12 @@ impl Impaired {
         self.link.counts()
     }
 
+    /// Whether anything is on its way.
+    #[cfg(test)]
+    pub(super) fn is_waiting(&self) -> bool {
+        self.link.next_ns().is_some()
+    }
+
     fn now_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }

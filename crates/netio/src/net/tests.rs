@@ -461,3 +461,264 @@ fn unmapped_memory_is_a_fault_of_the_buffer_and_sends_nothing() {
     assert_eq!(net.send(&to, &fragments, length, 1), Err(SendError::Fault));
     net.expect_nothing();
 }
+
+// ---- addresses, ports, flows -------------------------------------------------------------------
+
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn an_address_can_come_and_go() {
+    let port = free_port();
+    let mut net = device(port, &["127.0.0.1"]);
+    let stranger = UdpSocket::bind("127.0.0.9:0").unwrap();
+    net.add_address(ip("127.0.0.5")).unwrap();
+    net.add_address(ip("127.0.0.5")).unwrap();
+    assert_eq!(net.addresses().count(), 2);
+    stranger.send_to(b"x", ("127.0.0.5", port)).unwrap();
+    assert_eq!(net.expect(1)[0].destination, ip("127.0.0.5"));
+    net.prefer_flow(ip("127.0.0.5"), stranger.local_addr().unwrap())
+        .unwrap();
+    net.remove_address(ip("127.0.0.5"));
+    net.remove_address(ip("127.0.0.5"));
+    stranger.send_to(b"y", ("127.0.0.5", port)).unwrap();
+    net.expect_nothing();
+    // Gone with all its sockets, so that another program can have the port.
+    let _other = UdpSocket::bind(("127.0.0.5", port)).unwrap();
+    let refused = net.add_address(ip("127.0.0.5")).unwrap_err();
+    assert!(matches!(refused, OpenError::PortInUse { .. }), "{refused}");
+    let nowhere = net.add_address(ip("192.0.2.1")).unwrap_err();
+    assert!(matches!(nowhere, OpenError::AddressUnavailable(_)));
+    assert_eq!(net.addresses().collect::<Vec<_>>(), [ip("127.0.0.1")]);
+}
+
+#[test]
+fn source_ports_spread_toward_other_hosts_only_and_stay_the_same() {
+    let net = device(free_port(), &["127.0.0.1"]);
+    let mut to = net.to(&net, "127.0.0.1");
+    let ports = |to: &mut Destination| -> Vec<u16> {
+        let mut ports = Vec::new();
+        for entropy in 0..16 {
+            to.entropy = entropy;
+            ports.push(net.source_port(to).unwrap());
+        }
+        ports
+    };
+    assert!(
+        ports(&mut to)
+            .iter()
+            .all(|port| *port == net.local[0].private_port)
+    );
+    to.destination = ip("192.0.2.1");
+    let first = ports(&mut to);
+    assert_eq!(first, ports(&mut to));
+    assert_eq!(first[..8], first[8..]);
+    let mut distinct = first.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), ENTROPY_PORTS);
+    to.destination = ip("239.1.1.1");
+    assert!(
+        ports(&mut to)
+            .iter()
+            .all(|port| *port == net.local[0].private_port)
+    );
+}
+
+#[test]
+fn a_preferred_flow_beats_every_other_socket_of_the_port() {
+    let port = free_port();
+    let mut nets: Vec<_> = (0..4).map(|_| device(port, &["127.0.0.1"])).collect();
+    let owner = 2;
+    for flow in 0..16 {
+        let stranger = UdpSocket::bind("127.0.0.9:0").unwrap();
+        let peer = stranger.local_addr().unwrap();
+        nets[owner].prefer_flow(ip("127.0.0.1"), peer).unwrap();
+        stranger.send_to(&[flow], ("127.0.0.1", port)).unwrap();
+        let got = nets[owner].expect(1);
+        assert_eq!((&got[0].bytes[..], got[0].source), (&[flow][..], peer));
+    }
+    nets.iter_mut().for_each(Net::expect_nothing);
+    assert_eq!(nets[owner].counters().flows_opened, 16);
+    let unknown = nets[owner].prefer_flow(ip("127.0.0.8"), "10.0.0.1:9".parse().unwrap());
+    assert!(matches!(unknown, Err(OpenError::AddressUnavailable(_))));
+}
+
+#[test]
+fn flows_are_bounded_and_the_silent_ones_give_way() {
+    let port = free_port();
+    let mut net = configured(NetConfig {
+        udp_port: port,
+        addresses: vec![ip("127.0.0.1")],
+        flows_max: 3,
+        ..NetConfig::default()
+    });
+    let peer = |number: u16| SocketAddr::new(ip("127.0.0.9"), 20_000 + number);
+    for number in 0..3 {
+        net.prefer_flow(ip("127.0.0.1"), peer(number)).unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Asking again is a use.
+    net.prefer_flow(ip("127.0.0.1"), peer(0)).unwrap();
+    assert_eq!(net.counters().flows_opened, 3);
+    net.prefer_flow(ip("127.0.0.1"), peer(3)).unwrap();
+    let kept: Vec<_> = (0..4)
+        .filter(|number| net.find_flow(ip("127.0.0.1"), peer(*number)).is_some())
+        .collect();
+    assert_eq!(kept, [0, 2, 3]);
+    // Strangers cannot push out what is in use, nor open sockets at will.
+    for number in 10..200 {
+        net.adopt_flow(ip("127.0.0.1"), peer(number));
+    }
+    assert_eq!(net.flows.len(), 3);
+    assert_eq!(net.counters().flows_opened, 4);
+}
+
+#[test]
+fn opening_and_closing_leaves_no_descriptor_behind() {
+    // In one process with other tests: theirs come and go, ours would pile up.
+    let before = open_files();
+    for _ in 0..300 {
+        let mut net = device(free_port(), &["127.0.0.1", "::1"]);
+        net.join(ip("239.1.2.3")).unwrap();
+        let to = Destination {
+            destination: ip("192.0.2.1"),
+            entropy: 1,
+            ..net.to(&net, "127.0.0.1")
+        };
+        net.source_port(&to).unwrap();
+        net.prefer_flow(ip("127.0.0.1"), "127.0.0.9:9".parse().unwrap())
+            .unwrap();
+    }
+    let after = open_files();
+    assert!(after < before + 250, "{before} files before, {after} after");
+}
+
+#[test]
+fn a_group_on_loopback_reaches_its_members_and_their_verdict_is_final() {
+    // IPv6 has no multicast on loopback unless someone adds a route for it.
+    let (address, group) = ("127.0.0.1", "239.7.7.7");
+    let port = free_port();
+    let (mut a, mut b) = (device(port, &[address]), device(port, &[address]));
+    a.join(ip(group)).unwrap();
+    b.join(ip(group)).unwrap();
+    let to = Destination {
+        destination: ip(group),
+        slot: None,
+        ..a.to(&b, address)
+    };
+    a.send_bytes(&to, b"to all");
+    for net in [&mut a, &mut b] {
+        let got = net.expect(1);
+        assert_eq!(
+            (got[0].destination, got[0].destination_port),
+            (ip(group), port)
+        );
+    }
+    // A member that says "not mine" does not make it arrive twice elsewhere.
+    a.send_bytes(&to, b"to all");
+    let (slot_a, slot_b) = (a.slot(), b.slot());
+    while a.receive_ready(|_| Verdict::Forward(slot_b)).unwrap() == 0 {}
+    while b.receive_ready(|_| Verdict::Forward(slot_a)).unwrap() == 0 {}
+    a.expect_nothing();
+    b.expect_nothing();
+    let refused = device(free_port(), &[]).join(ip("127.0.0.1"));
+    assert!(refused.is_err(), "not a group");
+}
+
+#[test]
+fn what_does_not_fit_the_receive_buffer_is_counted() {
+    let port = free_port();
+    let mut net = device(port, &["127.0.0.1"]);
+    let fd = net.sockets[net.local[0].shared].fd.as_fd();
+    sys::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, 0).unwrap();
+    let stranger = UdpSocket::bind("127.0.0.9:0").unwrap();
+    for _ in 0..100 {
+        stranger.send_to(&[0; 1000], ("127.0.0.1", port)).unwrap();
+    }
+    let mut arrived = 0;
+    while arrived == 0 {
+        arrived = net.receive_ready(|_| {}).unwrap();
+    }
+    // The count comes with the next datagram.
+    stranger.send_to(b"x", ("127.0.0.1", port)).unwrap();
+    let start = Instant::now();
+    while net.counters().overflowed == 0 {
+        arrived += net.receive_ready(|_| {}).unwrap();
+        assert!(start.elapsed() < PATIENCE);
+    }
+    assert_eq!(arrived as u64 + net.counters().overflowed, 101);
+}
+
+#[test]
+fn an_error_message_of_the_network_does_not_end_receiving() {
+    let port = free_port();
+    let mut net = device(port, &["127.0.0.1"]);
+    let stranger = UdpSocket::bind("127.0.0.9:0").unwrap();
+    let peer = stranger.local_addr().unwrap();
+    net.prefer_flow(ip("127.0.0.1"), peer).unwrap();
+    // A connected socket gets "connection refused" when what left by it found nobody; the socket
+    // of a flow sends nothing, so it is made to here.
+    let flow = net.sockets[net.flows[0]].fd.as_fd().try_clone_to_owned();
+    let flow = UdpSocket::from(flow.unwrap());
+    drop(stranger);
+    flow.send(b"x").unwrap();
+    assert_eq!(net.receive_ready(|_| {}).unwrap(), 0);
+    let stranger = UdpSocket::bind(peer).unwrap();
+    stranger.send_to(b"y", ("127.0.0.1", port)).unwrap();
+    assert_eq!(net.expect(1)[0].bytes, b"y");
+}
+
+// ---- a bad network -----------------------------------------------------------------------------
+
+#[test]
+fn an_impaired_device_loses_repeats_and_delays_what_it_receives() {
+    let port = free_port();
+    let impairment = "loss=10%,dup=5%,reorder=10%,corrupt=5%,delay=1ms,seed=42";
+    let mut a = device(port, &["127.0.0.1"]);
+    let mut b = configured(NetConfig {
+        udp_port: port,
+        addresses: vec![ip("127.0.0.1")],
+        impairment: Some(impairment.parse().unwrap()),
+        ..NetConfig::default()
+    });
+    acquaint(&mut a, &mut b, "127.0.0.1");
+    let to = a.to(&b, "127.0.0.1");
+    let mut got: Vec<Got> = Vec::new();
+    for batch in 0..64u8 {
+        let bytes: Vec<u8> = (0..64).flat_map(|n| [batch, n, 0, 0, 0, 0, 0, 0]).collect();
+        a.send(&to, &[Fragment::from(&bytes[..])], 8, 64).unwrap();
+        b.receive_ready(|datagram| got.push(datagram.into()))
+            .unwrap();
+    }
+    // It is told when to look again, without anything arriving.
+    let start = Instant::now();
+    let offered = |net: &Net| net.impairment_counts().unwrap().offered;
+    while offered(&b) < 4096 || b.impaired.as_ref().unwrap().is_waiting() {
+        assert!(sys::wait_readable(b.poll_fd(), PATIENCE), "no timer");
+        b.receive_ready(|datagram| got.push(datagram.into()))
+            .unwrap();
+        assert!(start.elapsed() < PATIENCE);
+    }
+    let counts = b.impairment_counts().unwrap();
+    assert_eq!(
+        got.len() as u64,
+        counts.offered - counts.lost + counts.duplicated
+    );
+    assert!(counts.lost > 250 && counts.duplicated > 100, "{counts:?}");
+    assert!(
+        counts.corrupted > 100 && counts.reordered > 250,
+        "{counts:?}"
+    );
+    assert_eq!(b.counters().datagrams_in, got.len() as u64);
+    let order: Vec<_> = got.iter().map(|got| (got.bytes[0], got.bytes[1])).collect();
+    assert!(!order.is_sorted());
+    // Single datagrams of a batch are hit, not the batch.
+    let first_batch = order.iter().filter(|(batch, _)| *batch == 0).count();
+    assert!((30..64 + 20).contains(&first_batch), "{first_batch}");
+    assert!(
+        got.iter()
+            .all(|got| got.local && got.source.ip() == ip("127.0.0.1"))
+    );
+}

@@ -369,3 +369,30 @@ pub(crate) fn unmapped_fragment(length: usize) -> Fragment<'static> {
     // what it promises, on purpose: only the kernel looks at them, and answers EFAULT.
     unsafe { mem::transmute::<libc::iovec, Fragment<'static>>(entry) }
 }
+
+/// Sends `payload` with an open file attached, for tests.
+#[cfg(test)]
+pub(crate) fn send_with_descriptor(
+    fd: BorrowedFd<'_>,
+    abstract_name: &[u8],
+    payload: &[u8],
+    attached: BorrowedFd<'_>,
+) {
+    let mut name = RawAddress::from_abstract(abstract_name);
+    let mut control = Control::<32>::new();
+    let attached = attached.as_raw_fd().to_ne_bytes();
+    control.push(libc::SOL_SOCKET, libc::SCM_RIGHTS, &attached);
+    let control = control.as_bytes();
+    let piece = IoSlice::new(payload);
+    // SAFETY: `msghdr` is pointers and integers; all zeroes is a valid value of it.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_name = (&raw mut name.storage).cast();
+    header.msg_namelen = name.length;
+    header.msg_iov = (&raw const piece).cast_mut().cast();
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_ptr().cast_mut().cast();
+    header.msg_controllen = control.len() as _;
+    // SAFETY: all of these live across the call, which writes to none of them.
+    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, 0) };
+    assert_eq!(check_size(sent).ok(), Some(payload.len()));
+}

@@ -25,7 +25,9 @@ pub(crate) use socket::{
 pub(crate) use timer::{receive_timer, set_timer, timer, wait_writable};
 
 #[cfg(test)]
-pub(crate) use message::unmapped_fragment;
+pub(crate) use message::{send_with_descriptor, unmapped_fragment};
+#[cfg(test)]
+pub(crate) use timer::wait_readable;
 
 use std::io;
 

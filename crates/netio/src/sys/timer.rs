@@ -48,9 +48,19 @@ pub(crate) fn receive_timer(timer: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Waits until `fd` may be written to, at most `timeout`; returns whether it may.
 pub(crate) fn wait_writable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
+    wait(fd, libc::POLLOUT, timeout)
+}
+
+/// Waits until `fd` may be read from, at most `timeout`; returns whether it may.
+#[cfg(test)]
+pub(crate) fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
+    wait(fd, libc::POLLIN, timeout)
+}
+
+fn wait(fd: BorrowedFd<'_>, events: libc::c_short, timeout: Duration) -> bool {
     let mut entry = libc::pollfd {
         fd: fd.as_raw_fd(),
-        events: libc::POLLOUT,
+        events,
         revents: 0,
     };
     let timeout = libc::timespec {
@@ -59,5 +69,5 @@ pub(crate) fn wait_writable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
     };
     // SAFETY: one entry, as announced; both structs live across the call.
     let ready = unsafe { libc::ppoll(&raw mut entry, 1, &raw const timeout, std::ptr::null()) };
-    ready > 0 && entry.revents & libc::POLLOUT != 0
+    ready > 0 && entry.revents & events != 0
 }
