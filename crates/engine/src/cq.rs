@@ -42,6 +42,8 @@ struct Ring {
     capacity: usize,
     notify: Notify,
     overrun: bool,
+    /// No event is raised any more.
+    silent: bool,
 }
 
 /// What happened when a completion was shown.
@@ -60,6 +62,7 @@ impl Cq {
             capacity,
             notify: Notify::Nothing,
             overrun: false,
+            silent: false,
         };
         Self { id, ring: Mutex::new(ring), channel }
     }
@@ -103,10 +106,17 @@ impl Cq {
     pub(crate) fn arm(&self, notify: Notify) -> Notify {
         let mut ring = self.ring();
         let former = ring.notify;
-        if former != Notify::Any {
+        if former != Notify::Any && !ring.silent {
             ring.notify = notify;
         }
         former
+    }
+
+    /// Takes the wish for an event back, for good; returns whether there was one.
+    pub(crate) fn disarm(&self) -> bool {
+        let mut ring = self.ring();
+        ring.silent = true;
+        std::mem::replace(&mut ring.notify, Notify::Nothing) != Notify::Nothing
     }
 
     /// Shows a completion; returns whether the queue overran, and whether an event was raised.

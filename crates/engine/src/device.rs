@@ -317,11 +317,19 @@ impl Device {
 
     /// Removes a completion queue; no queue pair uses it any more.
     pub fn destroy_cq(&self, cq: &Cq) {
-        if cq.arm(Notify::Nothing) != Notify::Nothing {
+        self.lock().cqs.try_remove(cq.id().0 as usize);
+        self.forget_cq_events(cq);
+    }
+
+    /// Withdraws all events that name a completion queue and raises no more.
+    pub fn forget_cq_events(&self, cq: &Cq) {
+        if cq.disarm() {
             self.armed.fetch_sub(1, Ordering::Relaxed);
         }
-        self.listeners().by_cq.remove(&cq.id());
-        self.lock().cqs.try_remove(cq.id().0 as usize);
+        let events = self.listeners().by_cq.remove(&cq.id());
+        if let Some(events) = events.and_then(|events| events.upgrade()) {
+            events.retain(|event| *event != DeviceEvent::CqError(cq.id()));
+        }
         if let Some(channel) = cq.channel() {
             channel.retain(|&id| id != cq.id());
         }

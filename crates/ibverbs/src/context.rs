@@ -13,7 +13,7 @@ use feroce_verbs::{Context, Qpn};
 use feroce_verbs_abi as abi;
 
 use crate::guard::Failure;
-use crate::{counter, cq, dm, handle, mr, mw, pd, qp, query, srq, xrcd};
+use crate::{counter, cq, cq_ex, dm, handle, mr, mw, pd, qp, query, srq, xrcd};
 
 /// The Rust part of an `ibv_context`.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(crate) fn c_struct(device: *mut abi::ibv_device, async_fd: i32) -> abi::verb
         alloc_td: Some(pd::alloc_td),
         modify_cq: Some(cq::modify_cq),
         query_rt_values: Some(query::query_rt_values),
-        create_cq_ex: Some(cq::create_cq_ex),
+        create_cq_ex: Some(cq_ex::create_cq_ex),
         query_device_ex: Some(query::query_device_ex),
         open_qp: Some(qp::open_qp),
         create_qp_ex: Some(qp::create_qp_ex),

@@ -6,6 +6,7 @@
 
 pub(crate) mod address;
 pub(crate) mod batch;
+pub(crate) mod post;
 pub(crate) mod qp;
 pub(crate) mod wc;
 pub(crate) mod wr;

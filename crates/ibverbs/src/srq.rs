@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use feroce_verbs::{SharedReceiveQueue, SrqAttributes, SrqOptions};
 use feroce_verbs_abi as abi;
 
-use crate::convert::wr;
+use crate::convert::{post, wr};
 use crate::guard::{self, Failure};
 use crate::handle::{self, Ledger};
 use crate::{context, cq, pd, xrcd};
@@ -185,7 +185,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
         };
         // SAFETY: the caller's contract.
         unsafe {
-            wr::post_list(recv_wr, bad_recv_wr, convert, |list| state.srq.post_recv(list))
+            post::post_list(recv_wr, bad_recv_wr, convert, |list| state.srq.post_recv(list))
         }
     })
 }

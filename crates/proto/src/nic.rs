@@ -315,6 +315,11 @@ impl Nic {
         Ok(())
     }
 
+    /// Whether a queue pair is attached to a multicast group: it cannot be destroyed then.
+    pub fn is_attached(&self, qpn: Qpn) -> bool {
+        self.qp(qpn).is_some_and(|qp| qp.groups > 0)
+    }
+
     /// Ends an attachment.
     ///
     /// # Errors
@@ -527,6 +532,13 @@ impl Nic {
     /// Receive requests of a queue pair that no message has taken.
     pub fn recv_queue_len(&self, qpn: Qpn) -> Option<usize> {
         Some(self.qp(qpn)?.receives.len())
+    }
+
+    /// Puts a queue pair into a state that otherwise needs an accident.
+    #[cfg(test)]
+    pub(crate) fn force_state(&mut self, qpn: Qpn, state: QpState) {
+        let index = self.qps.index_of(qpn).unwrap();
+        self.qps.get_mut(index).unwrap().attributes.state = state;
     }
 
     fn qp(&self, qpn: Qpn) -> Option<&Qp> {

@@ -132,6 +132,11 @@ impl CompletionQueue {
         })
     }
 
+    /// Withdraws its events from its channel and raises no more: it is about to go.
+    pub fn forget_events(&self) {
+        self.inner.context.inner.device.forget_cq_events(&self.inner.cq);
+    }
+
     /// Whether queue pairs or others still use it.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.inner) > 1

@@ -18,7 +18,10 @@ impl Context {
     /// family; otherwise as [`resolve`](Self::resolve).
     pub fn path_to(&self, destination: IpAddr) -> Result<Path, PathError> {
         let source = (0..GID_TABLE_LEN)
-            .find(|&index| self.gid(index).is_some_and(|gid| gid.is_ipv4() == destination.is_ipv4()))
+            .find(|&index| {
+                self.gid(index)
+                    .is_some_and(|gid| gid.is_ipv4() == destination.is_ipv4())
+            })
             .unwrap_or(0);
         self.resolve(&PathRequest {
             destination: gid_bytes(destination),
@@ -68,8 +71,15 @@ impl QueuePair {
     /// [`QpError::Modify`], as [`modify`](Self::modify) gives it.
     pub fn enable_datagrams(&self, qkey: u32) -> Result<(), QpError> {
         use AttributeMask as Mask;
-        let mut attributes = QpAttributes { state: QpState::Init, qkey, ..QpAttributes::default() };
-        self.modify(&attributes, Mask::STATE | Mask::PKEY_INDEX | Mask::PORT | Mask::QKEY)?;
+        let mut attributes = QpAttributes {
+            state: QpState::Init,
+            qkey,
+            ..QpAttributes::default()
+        };
+        self.modify(
+            &attributes,
+            Mask::STATE | Mask::PKEY_INDEX | Mask::PORT | Mask::QKEY,
+        )?;
         attributes.state = QpState::ReadyToReceive;
         self.modify(&attributes, Mask::STATE)?;
         attributes.state = QpState::ReadyToSend;

@@ -22,6 +22,7 @@
 
 mod completion;
 mod context;
+mod convenience;
 mod limits;
 mod memory;
 mod path;

@@ -181,6 +181,11 @@ impl QueuePair {
         self.device().post_recv(self.inner.qpn, requests)
     }
 
+    /// Whether it has joined multicast groups.
+    pub fn is_attached(&self) -> bool {
+        self.device().with_nic(|nic| nic.is_attached(self.inner.qpn))
+    }
+
     /// Joins a multicast group (UD).
     ///
     /// # Errors
