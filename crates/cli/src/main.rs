@@ -1,6 +1,8 @@
 //! The `feroce` command: its subcommands are thin, what they do lies in a module each.
 
+mod devices;
 mod dissect;
+mod perf;
 mod run;
 
 use std::process::ExitCode;
@@ -18,13 +20,20 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Devices(devices::Arguments),
     Dissect(dissect::Arguments),
+    Perf(perf::Arguments),
+    #[command(hide = true)]
+    PerfServe(perf::serve::Arguments),
     Run(run::Arguments),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Devices(arguments) => devices::run(&arguments),
         Command::Dissect(arguments) => dissect::run(&arguments),
+        Command::Perf(arguments) => perf::run(&arguments),
+        Command::PerfServe(arguments) => perf::serve::run(&arguments),
         Command::Run(arguments) => run::run(&arguments, device_views),
     }
 }
