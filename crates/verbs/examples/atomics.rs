@@ -24,11 +24,16 @@ fn main() -> Outcome<()> {
     // Atomics work on eight bytes at a multiple of eight.
     let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
     let counter = pd.alloc_buffer(8, access)?;
-    let remote = Remote { address: 0, rkey: counter.rkey() };
+    let remote = Remote {
+        address: 0,
+        rkey: counter.rkey(),
+    };
 
     let ends = [End::new(&context, &pd)?, End::new(&context, &pd)?];
     std::thread::scope(|scope| {
-        let threads = ends.each_ref().map(|end| scope.spawn(|| count(end, remote)));
+        let threads = ends
+            .each_ref()
+            .map(|end| scope.spawn(|| count(end, remote)));
         for thread in threads {
             thread.join().map_err(|_| "a counting thread panicked")??;
         }
@@ -38,14 +43,29 @@ fn main() -> Outcome<()> {
     // Compare-and-swap stores the new value only if the old one is what was expected; it
     // returns the old one in any case.
     let total = ends.len() as u64 * ADDITIONS;
-    let swap = |compare, swap| SendOperation::CompareSwap { remote, compare, swap };
-    assert_eq!(ends[0].execute(swap(total + 1, 0))?, total, "not what was expected: no change");
-    assert_eq!(ends[0].execute(swap(total, 0))?, total, "as expected: now 0");
+    let swap = |compare, swap| SendOperation::CompareSwap {
+        remote,
+        compare,
+        swap,
+    };
+    assert_eq!(
+        ends[0].execute(swap(total + 1, 0))?,
+        total,
+        "not what was expected: no change"
+    );
+    assert_eq!(
+        ends[0].execute(swap(total, 0))?,
+        total,
+        "as expected: now 0"
+    );
 
     let mut bytes = [1; 8];
     counter.read(0, &mut bytes)?;
     assert_eq!(u64::from_ne_bytes(bytes), 0);
-    println!("{total} additions from {} ends, none lost; the counter is 0 again", ends.len());
+    println!(
+        "{total} additions from {} ends, none lost; the counter is 0 again",
+        ends.len()
+    );
     Ok(())
 }
 
@@ -88,7 +108,12 @@ impl End {
         qp.connect(&peer(&serving)?)?;
         serving.connect(&peer(&qp)?)?;
         let result = pd.alloc_buffer(8, Access::LOCAL_WRITE)?;
-        Ok(Self { qp, cq, result, _served_by: serving })
+        Ok(Self {
+            qp,
+            cq,
+            result,
+            _served_by: serving,
+        })
     }
 
     /// Executes an atomic and returns the value before it.
@@ -97,12 +122,17 @@ impl End {
             wr_id: 0,
             operation,
             data: self.result.gather(0, 8),
-            flags: SendFlags { signaled: true, ..SendFlags::default() },
+            flags: SendFlags {
+                signaled: true,
+                ..SendFlags::default()
+            },
             target: None,
             xrc_srqn: 0,
         }])?;
-        let done =
-            self.cq.wait_one(Duration::from_secs(5)).ok_or("nothing completed in 5 seconds")?;
+        let done = self
+            .cq
+            .wait_one(Duration::from_secs(5))
+            .ok_or("nothing completed in 5 seconds")?;
         assert_eq!(done.status, CompletionStatus::Success);
         let mut bytes = [0; 8];
         self.result.read(0, &mut bytes)?;

@@ -5,9 +5,8 @@
 //! See `rc_write` and `send_recv` first: they explain the objects.
 
 use feroce_verbs::{
-    Access, Buffer, CompletionChannel, CompletionQueue, CompletionStatus, Context, CqOptions,
-    Data, Peer, Psn, QpOptions, QpType, QueuePair, RecvRequest, SendFlags, SendOperation,
-    SendRequest,
+    Access, Buffer, CompletionChannel, CompletionQueue, CompletionStatus, Context, CqOptions, Data,
+    Peer, Psn, QpOptions, QpType, QueuePair, RecvRequest, SendFlags, SendOperation, SendRequest,
 };
 use std::error::Error;
 use std::time::Duration;
@@ -24,7 +23,10 @@ fn main() -> Outcome<()> {
     // The receiver's completion queue reports to a channel. One channel can serve many queues,
     // and its descriptor (`raw_fd`) can be waited on together with others.
     let channel = context.create_channel()?;
-    let options = CqOptions { capacity: 16, channel: Some(channel.clone()) };
+    let options = CqOptions {
+        capacity: 16,
+        channel: Some(channel.clone()),
+    };
     let received = context.create_cq(options)?;
     let sent = context.create_cq(CqOptions::with_capacity(16))?;
     let sender = pd.create_qp(QpOptions::new(QpType::Rc, &sent, &sent))?;
@@ -38,14 +40,14 @@ fn main() -> Outcome<()> {
         sges: inbox.scatter(8 * slot, 8),
     }))?;
 
-    std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| receive_all(&channel, &received, &inbox));
-        for number in 0..MESSAGES {
-            std::thread::sleep(Duration::from_millis(20));
-            send(&sender, &sent, number)?;
-        }
-        receiver.join().map_err(|_| "the receiving thread panicked")?
-    })
+    let receiving = std::thread::spawn(move || receive_all(&channel, &received, &inbox));
+    for number in 0..MESSAGES {
+        std::thread::sleep(Duration::from_millis(20));
+        send(&sender, &sent, number)?;
+    }
+    receiving
+        .join()
+        .map_err(|_| "the receiving thread panicked")?
 }
 
 /// Sleeps until there are completions, again and again.
@@ -81,11 +83,16 @@ fn send(sender: &QueuePair, sent: &CompletionQueue, number: u64) -> Outcome<()> 
         wr_id: number,
         operation: SendOperation::Send,
         data: Data::Inline(number.to_be_bytes()[..].into()),
-        flags: SendFlags { signaled: true, ..SendFlags::default() },
+        flags: SendFlags {
+            signaled: true,
+            ..SendFlags::default()
+        },
         target: None,
         xrc_srqn: 0,
     }])?;
-    let done = sent.wait_one(Duration::from_secs(5)).ok_or("nothing completed in 5 seconds")?;
+    let done = sent
+        .wait_one(Duration::from_secs(5))
+        .ok_or("nothing completed in 5 seconds")?;
     assert_eq!(done.status, CompletionStatus::Success);
     Ok(())
 }

@@ -33,23 +33,34 @@ fn main() -> Result<(), Box<dyn Error>> {
     source.write(0, text)?;
 
     // Whoever has these two numbers can write there.
-    let remote = Remote { address: 1000, rkey: destination.rkey() };
+    let remote = Remote {
+        address: 1000,
+        rkey: destination.rkey(),
+    };
     writer.post_send([SendRequest {
         wr_id: 1,
         operation: SendOperation::Write(remote),
         data: source.gather(0, u32::try_from(text.len())?),
-        flags: SendFlags { signaled: true, ..SendFlags::default() },
+        flags: SendFlags {
+            signaled: true,
+            ..SendFlags::default()
+        },
         target: None,
         xrc_srqn: 0,
     }])?;
 
     // The completion says that the bytes are in the peer's memory.
-    let done = cq.wait_one(Duration::from_secs(5)).ok_or("nothing completed in 5 seconds")?;
+    let done = cq
+        .wait_one(Duration::from_secs(5))
+        .ok_or("nothing completed in 5 seconds")?;
     assert_eq!((done.wr_id, done.status), (1, CompletionStatus::Success));
     let mut found = vec![0; text.len()];
     destination.read(1000, &mut found)?;
     assert_eq!(found, text);
-    println!("the target's memory says: {}", String::from_utf8_lossy(&found));
+    println!(
+        "the target's memory says: {}",
+        String::from_utf8_lossy(&found)
+    );
     Ok(())
 }
 

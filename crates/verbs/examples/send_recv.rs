@@ -50,7 +50,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut bytes = vec![0; message.byte_len as usize];
         inbox.read((slot * u64::from(ROOM)) as usize, &mut bytes)?;
         let text = String::from_utf8_lossy(&bytes);
-        println!("message {slot}: {:?}, number {:?}", text.trim_end(), message.immediate);
+        println!(
+            "message {slot}: {:?}, number {:?}",
+            text.trim_end(),
+            message.immediate
+        );
     }
     for wr_id in 1..=3 {
         assert_eq!(success(&sent)?.wr_id, wr_id);
@@ -60,13 +64,25 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn request(wr_id: u64, operation: SendOperation, data: Data) -> SendRequest {
-    let flags = SendFlags { signaled: true, ..SendFlags::default() };
-    SendRequest { wr_id, operation, data, flags, target: None, xrc_srqn: 0 }
+    let flags = SendFlags {
+        signaled: true,
+        ..SendFlags::default()
+    };
+    SendRequest {
+        wr_id,
+        operation,
+        data,
+        flags,
+        target: None,
+        xrc_srqn: 0,
+    }
 }
 
 /// The next completion, which must be a good one.
 fn success(cq: &CompletionQueue) -> Result<Completion, Box<dyn Error>> {
-    let done = cq.wait_one(Duration::from_secs(5)).ok_or("nothing completed in 5 seconds")?;
+    let done = cq
+        .wait_one(Duration::from_secs(5))
+        .ok_or("nothing completed in 5 seconds")?;
     match done.status {
         CompletionStatus::Success => Ok(done),
         status => Err(format!("request {} failed: {status:?}", done.wr_id).into()),

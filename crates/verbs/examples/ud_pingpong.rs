@@ -35,7 +35,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let address = context.gid(0).ok_or("the device has no address")?;
     let qpn = answering.qp.qpn();
-    let target = DatagramTarget { path: context.path_to(address)?, qpn, qkey: QKEY };
+    let target = DatagramTarget {
+        path: context.path_to(address)?,
+        qpn,
+        qkey: QKEY,
+    };
     for round in 0..5_u64 {
         let answer = ask(&context, &asking, &answering, target, round)?;
         assert_eq!(answer, round * round);
@@ -59,7 +63,12 @@ impl End {
         let qp = pd.create_qp(QpOptions::new(QpType::Ud, &sent, &received))?;
         qp.enable_datagrams(QKEY)?;
         let inbox = pd.alloc_buffer(GRH_BYTES + MESSAGE_BYTES, Access::LOCAL_WRITE)?;
-        let end = Self { qp, sent, received, inbox };
+        let end = Self {
+            qp,
+            sent,
+            received,
+            inbox,
+        };
         end.make_room()?;
         Ok(end)
     }
@@ -75,19 +84,27 @@ impl End {
             wr_id: 0,
             operation: SendOperation::Send,
             data: Data::Inline(number.to_be_bytes()[..].into()),
-            flags: SendFlags { signaled: true, ..SendFlags::default() },
+            flags: SendFlags {
+                signaled: true,
+                ..SendFlags::default()
+            },
             target: Some(target),
             xrc_srqn: 0,
         }])?;
         // Says that the datagram has left, not that it arrived.
-        let done = self.sent.wait_one(ANSWER_WAIT).ok_or("the datagram did not leave")?;
+        let done = self
+            .sent
+            .wait_one(ANSWER_WAIT)
+            .ok_or("the datagram did not leave")?;
         assert_eq!(done.status, CompletionStatus::Success);
         Ok(())
     }
 
     /// Waits for a datagram; `None` if it does not come.
     fn receive(&self) -> Result<Option<(u64, Completion)>, Box<dyn Error>> {
-        let Some(done) = self.received.wait_one(ANSWER_WAIT) else { return Ok(None) };
+        let Some(done) = self.received.wait_one(ANSWER_WAIT) else {
+            return Ok(None);
+        };
         assert_eq!(done.byte_len as usize, GRH_BYTES + MESSAGE_BYTES);
         let mut bytes = [0; MESSAGE_BYTES];
         self.inbox.read(GRH_BYTES, &mut bytes)?;
@@ -110,7 +127,11 @@ fn ask(
         if let Some((question, from)) = answering.receive()? {
             let address = from.source.ok_or("a datagram without a sender")?;
             let path = context.path_to(address)?;
-            let back = DatagramTarget { path, qpn: from.source_qpn, qkey: QKEY };
+            let back = DatagramTarget {
+                path,
+                qpn: from.source_qpn,
+                qkey: QKEY,
+            };
             answering.send(question * question, back)?;
         }
         if let Some((answer, _)) = asking.receive()? {
