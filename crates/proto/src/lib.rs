@@ -31,8 +31,10 @@ mod responder;
 mod srq;
 mod table;
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "toy memory is small")]
 mod testing;
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "toy memory is small")]
 mod tests;
 mod time;
 mod timers;

@@ -144,7 +144,7 @@ mod tests {
         let mut list = List::default();
         let mut oracle = VecDeque::new();
         for _ in 0..20_000 {
-            let index = random.below(16) as Index;
+            let index = Index::try_from(random.below(16)).unwrap();
             match random.below(4) {
                 0 => {
                     links.push_back(&mut list, 5, index);

@@ -238,16 +238,13 @@ impl Qp {
             cx.host
                 .event(AsyncEvent::CommunicationEstablished(self.qpn));
         }
+        let request = packet.info.is_request();
         match self.init.qp_type {
             QpType::Ud => self.handle_datagram(cx, from, packet),
             QpType::Uc => self.handle_unreliable(cx, packet),
-            _ if packet.info.is_request() => {
-                if self.init.qp_type != QpType::XrcSend {
-                    self.handle_request(cx, packet);
-                }
-            }
-            _ if self.init.qp_type != QpType::XrcRecv => self.handle_response(cx, packet),
-            _ => {}
+            QpType::Rc | QpType::XrcRecv if request => self.handle_request(cx, packet),
+            QpType::Rc | QpType::XrcSend if !request => self.handle_response(cx, packet),
+            _ => cx.counters().unexpected_response += 1,
         }
     }
 

@@ -228,7 +228,7 @@ impl Qp {
     ) -> Result<u32, Refusal> {
         self.allows(access::REMOTE_ATOMIC)?;
         let operands = packet.extensions.atomic.unwrap_or_default();
-        if operands.virtual_address % 8 != 0 {
+        if !operands.virtual_address.is_multiple_of(8) {
             return Err(Refusal::Misaligned);
         }
         self.check_resources()?;
@@ -265,7 +265,7 @@ impl Qp {
         if reth.length != 8 {
             return Err(Refusal::Length);
         }
-        if reth.virtual_address % 8 != 0 {
+        if !reth.virtual_address.is_multiple_of(8) {
             return Err(Refusal::Misaligned);
         }
         self.check_resources()?;

@@ -123,7 +123,12 @@ impl Qp {
         }
         if !replay.pending {
             replay.answered = true;
+            let last = replay.first.plus(replay.packets);
             self.responder.pending -= 1;
+            // The answer of the newest request acknowledges everything by itself.
+            if self.responder.owed == Owed::Acknowledge && last == self.responder.expected {
+                self.responder.owed = Owed::Nothing;
+            }
         }
     }
 
@@ -151,7 +156,7 @@ impl Qp {
     }
 
     fn send_response<H: Host>(
-        &mut self,
+        &self,
         cx: &mut Context<'_, H>,
         response: &Response,
     ) -> Result<(), TransmitError> {

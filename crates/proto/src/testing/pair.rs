@@ -2,7 +2,7 @@
 
 use super::Random;
 use super::host::{BASE, KEY, PD, ToyHost};
-use super::wire::{Fate, Impairment, short};
+use super::wire::{Fate, Flight, Wire};
 use crate::{
     AttributeMask as M, Completion, CompletionStatus, CqId, Data, DatagramTarget, Instant, Mtu,
     Nic, NicConfig, Path, PostError, QpAttributes, QpCapabilities, QpInit, QpState, QpType,
@@ -16,13 +16,8 @@ use feroce_wire::{
     Qpn, Reth, Service, icrc, pad_len,
 };
 use std::boxed::Box;
-use std::collections::BTreeMap;
-use std::format;
 use std::string::String;
 use std::vec::Vec;
-
-/// One way across the wire, in nanoseconds.
-pub(crate) const ONE_WAY_NANOS: u64 = 1_000;
 
 /// Everything a peer may do.
 pub(crate) const ALL_ACCESS: u32 = 0x30e;
@@ -74,7 +69,7 @@ impl End {
             .modify_qp(now, qpn, attributes, mask, &mut self.host)
     }
 
-    pub(crate) fn to_state(&mut self, state: QpState) {
+    pub(crate) fn move_to(&mut self, state: QpState) {
         let attributes = QpAttributes {
             state,
             ..QpAttributes::default()
@@ -172,12 +167,7 @@ impl Setup {
             a: End::new(self.config, 1, self.memory),
             b: End::new(self.config, 2, self.memory),
             now: Instant::ZERO,
-            flying: BTreeMap::new(),
-            flown: 0,
-            trace: Vec::new(),
-            script: Box::new(|_, _| Fate::Pass),
-            impairment: Impairment::default(),
-            random: Random::new(1),
+            wire: Wire::default(),
             budget: 64,
         }
     }
@@ -270,27 +260,15 @@ pub(crate) struct Pair {
     pub(crate) a: End,
     pub(crate) b: End,
     pub(crate) now: Instant,
-    /// Packets on the wire by arrival and order of leaving.
-    flying: BTreeMap<(Instant, u64), Flight>,
-    flown: u64,
-    /// Every packet that left, in a few words: `a write only 0 +a`.
-    trace: Vec<String>,
-    script: Box<dyn FnMut(&str, &Packet<'_>) -> Fate>,
-    pub(crate) impairment: Impairment,
-    pub(crate) random: Random,
+    pub(crate) wire: Wire,
+    /// Packets per call of `poll_transmit`.
     pub(crate) budget: usize,
-}
-
-struct Flight {
-    to_b: bool,
-    address: Address,
-    bytes: Vec<u8>,
 }
 
 impl Pair {
     /// Decides the fate of each packet from its words in the trace (`a write only 0 +a`).
     pub(crate) fn script(&mut self, script: impl FnMut(&str, &Packet<'_>) -> Fate + 'static) {
-        self.script = Box::new(script);
+        self.wire.script = Some(Box::new(script));
     }
 
     /// Drops the first packet whose words in the trace are `words`.
@@ -308,7 +286,7 @@ impl Pair {
 
     /// What left since the last call.
     pub(crate) fn trace(&mut self) -> Vec<String> {
-        core::mem::take(&mut self.trace)
+        core::mem::take(&mut self.wire.trace)
     }
 
     /// Everything both ends can send now goes on the wire.
@@ -329,20 +307,12 @@ impl Pair {
                         traffic_class: frame.to.traffic_class,
                         hop_limit: frame.to.hop_limit,
                     };
-                    Self::launch(
-                        &mut self.flying,
-                        &mut self.flown,
-                        &mut self.trace,
-                        &mut self.script,
-                        &self.impairment,
-                        &mut self.random,
-                        self.now,
-                        Flight {
-                            to_b,
-                            address,
-                            bytes: frame.bytes,
-                        },
-                    );
+                    let flight = Flight {
+                        to_b,
+                        address,
+                        bytes: frame.bytes,
+                    };
+                    self.wire.launch(self.now, flight);
                 }
             }
             if sent == 0 {
@@ -351,52 +321,9 @@ impl Pair {
         }
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the fields of Pair, borrowed apart"
-    )]
-    fn launch(
-        flying: &mut BTreeMap<(Instant, u64), Flight>,
-        flown: &mut u64,
-        trace: &mut Vec<String>,
-        script: &mut Box<dyn FnMut(&str, &Packet<'_>) -> Fate>,
-        impairment: &Impairment,
-        random: &mut Random,
-        now: Instant,
-        flight: Flight,
-    ) {
-        let packet = Packet::parse(&flight.bytes).unwrap();
-        let words = format!("{} {}", if flight.to_b { "a" } else { "b" }, short(&packet));
-        let fate = match script(&words, &packet) {
-            Fate::Pass => impairment.fate(random),
-            fate => fate,
-        };
-        if trace.len() < 100_000 {
-            trace.push(words);
-        }
-        let mut put = |delay: u64| {
-            *flown += 1;
-            let arrival = now + Duration::from_nanos(ONE_WAY_NANOS + delay);
-            let flight = Flight {
-                bytes: flight.bytes.clone(),
-                ..flight
-            };
-            flying.insert((arrival, *flown), flight);
-        };
-        match fate {
-            Fate::Pass => put(0),
-            Fate::Drop => {}
-            Fate::Duplicate => {
-                put(0);
-                put(2 * ONE_WAY_NANOS);
-            }
-            Fate::Late(delay) => put(delay),
-        }
-    }
-
     /// When something happens next.
     fn next_event(&self) -> Option<Instant> {
-        let arrival = self.flying.first_key_value().map(|(&(at, _), _)| at);
+        let arrival = self.wire.next_arrival();
         let timers = [self.a.nic.poll_timeout(), self.b.nic.poll_timeout()];
         arrival
             .into_iter()
@@ -413,11 +340,7 @@ impl Pair {
         self.now = self.now.max(next);
         self.a.now = self.now;
         self.b.now = self.now;
-        while let Some(entry) = self.flying.first_entry() {
-            if entry.key().0 > self.now {
-                break;
-            }
-            let flight = entry.remove();
+        while let Some(flight) = self.wire.arrive(self.now) {
             let end = if flight.to_b {
                 &mut self.b
             } else {

@@ -160,8 +160,8 @@ impl Scenario {
             ),
         };
         let mut pair = setup.connect();
-        pair.impairment = impairment;
-        pair.random = Random::new(seed ^ 0xabcd);
+        pair.wire.impairment = impairment;
+        pair.wire.random = Random::new(seed ^ 0xabcd);
         pair.budget = random.pick(&[1, 7, 64]);
         pair.a.fill(SOURCE, (HALF - 4096) as usize, seed + 1);
         pair.b.fill(SOURCE, (HALF - 4096) as usize, seed + 2);
@@ -369,17 +369,19 @@ impl Scenario {
         self.receives[end].push_back((wr_id, at, SLOT as u32));
     }
 
+    /// Whether a message from `end` has no receive yet.
+    fn owes_receive(&self, end: usize) -> bool {
+        self.receives[end].len() < self.messages[end].len()
+    }
+
     fn run(&mut self) {
         let both = self.random.chance(1, 2);
         let count = 1 + self.random.below(REQUESTS / 4);
-        let mut owed = [0_usize; 2];
+        let ends = if both { &[0, 1][..] } else { &[0] };
         for _ in 0..count {
-            for end in 0..=usize::from(both) {
-                let before = self.messages[end].len();
+            for &end in ends {
                 self.post(end);
-                owed[end] += self.messages[end].len() - before;
-                while owed[end] > 0 && self.random.chance(2, 3) {
-                    owed[end] -= 1;
+                while self.owes_receive(end) && self.random.chance(2, 3) {
                     self.post_receive(end);
                 }
             }
@@ -387,9 +389,8 @@ impl Scenario {
                 self.pair.step();
             }
         }
-        for end in 0..2 {
-            while owed[end] > 0 {
-                owed[end] -= 1;
+        for &end in ends {
+            while self.owes_receive(end) {
                 self.pair.step();
                 self.post_receive(end);
             }
@@ -397,7 +398,7 @@ impl Scenario {
         self.pair.run_until_idle();
     }
 
-    fn judge(&mut self) {
+    fn judge(&self) {
         for end in 0..2 {
             self.judge_sends(end);
             self.judge_receives(end);

@@ -452,7 +452,7 @@ fn changing_max_dest_rd_atomic_keeps_the_answers() {
     pair.drop_once("b atomic-ack 0");
     pair.a.post(fetch_add(1, BASE + 64, 1));
     pair.run_for(micros(10));
-    pair.b.to_state(QpState::SqDrained);
+    pair.b.move_to(QpState::SqDrained);
     let attributes = crate::QpAttributes {
         state: QpState::SqDrained,
         max_dest_rd_atomic: 1,
