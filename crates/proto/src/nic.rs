@@ -580,7 +580,13 @@ fn deliver<H: Host>(qp: &mut Qp, cx: &mut Context<'_, H>, from: &Address, packet
     }
     if is_cnp {
         cx.counters().rp_cnp_handled += 1;
+        if let Some(pacer) = &mut qp.pacer {
+            pacer.congestion_notified(cx.now);
+        }
         return;
+    }
+    if from.congestion_experienced() {
+        qp.notify_congestion(cx);
     }
     qp.handle_packet(cx, from, packet);
 }

@@ -7,7 +7,7 @@ use crate::lists::{Index, Links, List};
 use crate::requester::Requester;
 use crate::responder::{Receiving, Responder, Taken};
 use crate::srq::Srqs;
-use crate::timers::Timers;
+use crate::timers::{Timer, Timers};
 use crate::window::{INBOUND, WindowId, Windows};
 use crate::{
     AsyncEvent, Completion, CompletionOpcode, CompletionStatus, Counters, CqId, Envelope, Host,
@@ -340,6 +340,18 @@ impl Qp {
             source: None,
             solicited: false,
             vendor_error: 0,
+        }
+    }
+
+    /// Whether the rate holds the next packet back; then a timer gives the turn for it.
+    pub(crate) fn is_paced<H: Host>(&self, cx: &mut Context<'_, H>) -> bool {
+        match &self.pacer {
+            Some(pacer) if !pacer.allows(cx.now) => {
+                let at = pacer.next_at(cx.now);
+                cx.shared.timers.arm(self.index, Timer::Pace, at);
+                true
+            }
+            _ => false,
         }
     }
 

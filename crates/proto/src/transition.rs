@@ -8,7 +8,9 @@ use crate::error::Names;
 use crate::qp::{Context, Qp};
 use crate::requester::Requester;
 use crate::responder::Responder;
-use crate::{AttributeMask as M, Host, ModifyError, QpAttributes, QpState, QpType};
+use crate::{
+    AttributeMask as M, CongestionControl, Host, ModifyError, QpAttributes, QpState, QpType,
+};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::net::IpAddr;
@@ -88,6 +90,10 @@ const fn while_drained(qp_type: QpType) -> u32 {
         QpType::XrcRecv => CONNECTED | PORT | TIMEOUT | MAX_DEST_RD | MIN_RNR,
     }
 }
+
+/// The ECN field of a traffic class, and its value ECT(0) (RFC 3168).
+const ECN_MASK: u8 = 3;
+const ECN_CAPABLE: u8 = 2;
 
 const CUR_STATE: u32 = M::CURRENT_STATE.0;
 const NOTIFY: u32 = M::EN_SQD_ASYNC_NOTIFY.0;
@@ -224,17 +230,32 @@ impl Qp {
             return;
         };
         self.envelope = self.envelope_to(&path, self.attributes.dest_qpn);
+        if cx.shared.config.congestion != CongestionControl::None {
+            self.envelope.traffic_class = self.envelope.traffic_class & !ECN_MASK | ECN_CAPABLE;
+        }
         if self.is_reliable() {
             self.detach_window(cx.shared);
             self.window = Some(cx.shared.windows.attach(path.destination));
         }
     }
 
-    fn set_rate<H: Host>(&mut self, _cx: &mut Context<'_, H>) {
+    /// A pacer, where a rate limit or congestion control may need one.
+    fn set_rate<H: Host>(&mut self, cx: &Context<'_, H>) {
         const BYTES_PER_KILOBIT: u64 = 125;
-        let kilobits = self.attributes.rate_limit;
-        self.pacer =
-            (kilobits > 0).then(|| Box::new(Pacer::new(u64::from(kilobits) * BYTES_PER_KILOBIT)));
+        let limit = u64::from(self.attributes.rate_limit) * BYTES_PER_KILOBIT;
+        let dcqcn = match cx.shared.config.congestion {
+            CongestionControl::Dcqcn(parameters) if self.init.qp_type != QpType::Ud => {
+                Some(parameters)
+            }
+            _ => None,
+        };
+        match &mut self.pacer {
+            Some(pacer) => pacer.set_limit(limit),
+            None if limit > 0 || dcqcn.is_some() => {
+                self.pacer = Some(Box::new(Pacer::new(limit, dcqcn)));
+            }
+            None => {}
+        }
     }
 
     fn change_state<H: Host>(&mut self, cx: &mut Context<'_, H>, from: QpState, to: QpState) {
@@ -249,6 +270,7 @@ impl Qp {
             (S::Init, S::ReadyToReceive) => {
                 self.established = false;
                 self.responder.begin(self.attributes.rq_psn);
+                self.set_rate(cx);
             }
             (S::ReadyToReceive, S::ReadyToSend) => {
                 let own = &self.attributes;

@@ -6,7 +6,6 @@
 use super::{OUTSTANDING_PACKETS_MAX, Progress, Wqe, offset, read_chunk_packets};
 use crate::config::SGE_MAX;
 use crate::qp::{Context, Qp, Step, inbound};
-use crate::timers::Timer;
 use crate::window::WindowId;
 use crate::{
     CompletionStatus, Data, Host, Payload, QpState, QpType, SendOperation, Sge, TransmitError,
@@ -23,8 +22,6 @@ enum Plan {
     Nothing,
     /// Wait for room in a window.
     Wait(WindowId),
-    /// Wait for the rate.
-    Pace,
     /// Step over a local operation that has been executed.
     Skip,
     /// Execute a local operation.
@@ -71,13 +68,6 @@ impl Qp {
                 cx.shared.windows.wait(window, self.index);
                 Step::Idle
             }
-            Plan::Pace => {
-                if let Some(pacer) = &self.pacer {
-                    let at = pacer.next_at(cx.now);
-                    cx.shared.timers.arm(self.index, Timer::Pace, at);
-                }
-                Step::Idle
-            }
             Plan::Skip => {
                 self.requester.cursor += 1;
                 Step::Again
@@ -87,6 +77,7 @@ impl Qp {
                 Step::Again
             }
             Plan::Fail(status) => self.stop_at_cursor(cx, status),
+            Plan::Packet(_) if self.is_paced(cx) => Step::Idle,
             Plan::Packet(cut) => self.send(cx, &cut, last),
         }
     }
@@ -166,11 +157,6 @@ impl Qp {
             && !cx.shared.windows.has_room(window)
         {
             return Plan::Wait(window);
-        }
-        if let Some(pacer) = &self.pacer
-            && !pacer.allows(cx.now)
-        {
-            return Plan::Pace;
         }
         Plan::Packet(cut)
     }

@@ -4,7 +4,7 @@
 use super::{Answer, Owed, Replay};
 use crate::qp::{Context, Qp, Step};
 use crate::responder::Refusal;
-use crate::{Host, Payload, RemoteRange, TransmitError};
+use crate::{CongestionControl, Host, Payload, QpType, RemoteRange, TransmitError};
 use feroce_wire::aeth::Syndrome;
 use feroce_wire::header::Bth;
 use feroce_wire::{Extensions, Headers, Opcode, Operation, Position, Psn};
@@ -26,6 +26,21 @@ impl Qp {
         self.cnp_owed || self.responder.owed != Owed::Nothing || self.responder.pending > 0
     }
 
+    /// A packet met congestion: the peer is to know, if it has not been told just now (the
+    /// notification point of DCQCN). A datagram has no peer to tell.
+    pub(crate) fn notify_congestion<H: Host>(&mut self, cx: &mut Context<'_, H>) {
+        let CongestionControl::Dcqcn(parameters) = cx.shared.config.congestion else {
+            return;
+        };
+        let told = self
+            .cnp_sent_at
+            .is_some_and(|at| cx.now.since(at) < parameters.cnp_interval);
+        if self.init.qp_type != QpType::Ud && !told {
+            self.cnp_owed = true;
+            cx.schedule();
+        }
+    }
+
     /// Sends the next response.
     pub(crate) fn transmit_response<H: Host>(&mut self, cx: &mut Context<'_, H>) -> Step {
         if self.cnp_owed {
@@ -39,6 +54,9 @@ impl Qp {
                 None => return Step::Idle,
             },
         };
+        if response.payload.is_some() && self.is_paced(cx) {
+            return Step::Idle;
+        }
         match self.send_response(cx, &response) {
             Ok(()) => match next {
                 Some(place) => self.answered(place),
@@ -156,7 +174,7 @@ impl Qp {
     }
 
     fn send_response<H: Host>(
-        &self,
+        &mut self,
         cx: &mut Context<'_, H>,
         response: &Response,
     ) -> Result<(), TransmitError> {
@@ -180,6 +198,9 @@ impl Qp {
         cx.host.transmit(&self.envelope, &headers, payload)?;
         cx.counters().tx_packets += 1;
         cx.counters().tx_bytes += length;
+        if let Some(pacer) = &mut self.pacer {
+            pacer.sent(cx.now, length + cx.shared.config.packet_overhead);
+        }
         Ok(())
     }
 

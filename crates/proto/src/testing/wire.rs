@@ -35,6 +35,8 @@ pub(crate) enum Fate {
     Pass,
     Drop,
     Duplicate,
+    /// A switch marks it: congestion experienced.
+    Mark,
     /// Delivered this many nanoseconds late.
     Late(u64),
 }
@@ -145,6 +147,11 @@ impl Wire {
         match fate {
             Fate::Pass => self.put(now, 0, flight),
             Fate::Drop => {}
+            Fate::Mark => {
+                let mut marked = flight;
+                marked.address.traffic_class |= 3;
+                self.put(now, 0, marked);
+            }
             Fate::Duplicate => {
                 self.put(now, 0, flight.clone());
                 self.put(now, 2 * ONE_WAY_NANOS, flight);

@@ -1,6 +1,7 @@
 //! Scenarios on two devices. Each reads like a packet trace: `a` is the requester unless the
 //! name says otherwise, and `a write first 0` is a packet that left `a`.
 
+mod congestion;
 mod hostile;
 mod limits;
 mod random;
