@@ -11,6 +11,7 @@
 
 pub(crate) mod folder;
 mod libraries;
+mod listing;
 mod program;
 pub(crate) mod view;
 
@@ -22,11 +23,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 
 use folder::RunFolder;
 use libraries::Libraries;
+use listing::Listing;
 use view::DeviceView;
 
 /// Exit status when Feroce itself failed, so that it is not taken for the program's.
@@ -66,10 +68,7 @@ pub(crate) struct Arguments {
 }
 
 /// Becomes the program; returns only if that failed.
-pub(crate) fn run(
-    arguments: &Arguments,
-    devices: impl FnOnce() -> Result<Vec<DeviceView>>,
-) -> ExitCode {
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let [name, rest @ ..] = arguments.command.as_slice() else {
         return fail(FAILURE, "no program was named");
     };
@@ -82,7 +81,7 @@ pub(crate) fn run(
     }
     let mut command = Command::new(&path);
     command.arg0(name).args(rest);
-    let folder = match prepare(arguments, &mut command, devices) {
+    let folder = match prepare(arguments, &mut command) {
         Ok(folder) => folder,
         Err(error) => return fail(FAILURE, &format!("{error:#}")),
     };
@@ -99,11 +98,7 @@ pub(crate) fn run(
 }
 
 /// Sets the environment, and makes the view if there can be one.
-fn prepare(
-    arguments: &Arguments,
-    command: &mut Command,
-    devices: impl FnOnce() -> Result<Vec<DeviceView>>,
-) -> Result<Option<RunFolder>> {
+fn prepare(arguments: &Arguments, command: &mut Command) -> Result<Option<RunFolder>> {
     let libraries = Libraries::find()?;
     command.env(
         "LD_LIBRARY_PATH",
@@ -111,10 +106,8 @@ fn prepare(
     );
     command.env("LD_PRELOAD", libraries.preload(env::var_os("LD_PRELOAD")));
     set_options(arguments, command)?;
-    let view = match devices() {
-        Ok(devices) => make_view(&bases(), &select(devices, &arguments.device)?),
-        Err(error) => Err(format!("{error:#}")),
-    };
+    let devices = Listing::take()?.select(&arguments.device)?;
+    let view = make_view(&bases(), &devices);
     match view {
         Ok(folder) => {
             command.env("FEROCE_VIEW", folder.path());
@@ -152,23 +145,6 @@ fn set_options(arguments: &Arguments, command: &mut Command) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The devices that the program is to see.
-fn select(devices: Vec<DeviceView>, wanted: &[String]) -> Result<Vec<DeviceView>> {
-    for name in wanted {
-        if !devices.iter().any(|device| device.name == *name) {
-            let known: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
-            let known = if known.is_empty() {
-                "none".to_owned()
-            } else {
-                known.join(", ")
-            };
-            bail!("there is no device {name}; there are: {known}");
-        }
-    }
-    let shown = |device: &DeviceView| wanted.is_empty() || wanted.contains(&device.name);
-    Ok(devices.into_iter().filter(shown).collect())
 }
 
 /// Where the folder may be: where the user wants temporary files, else in memory, else on disk.
@@ -222,46 +198,6 @@ fn fail(status: u8, message: &str) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use view::tests::device;
-
-    fn names(devices: &[DeviceView]) -> Vec<&str> {
-        devices.iter().map(|device| device.name.as_str()).collect()
-    }
-
-    #[test]
-    fn all_devices_are_shown_unless_some_are_named() {
-        let devices = || {
-            vec![
-                device("roce_a", "uverbs0", "a"),
-                device("roce_b", "uverbs1", "b"),
-            ]
-        };
-        assert_eq!(
-            names(&select(devices(), &[]).unwrap()),
-            ["roce_a", "roce_b"]
-        );
-        let chosen = select(devices(), &["roce_b".to_owned()]).unwrap();
-        assert_eq!(names(&chosen), ["roce_b"]);
-        assert_eq!(
-            chosen[0].dev_name, "uverbs1",
-            "the library numbers all devices"
-        );
-    }
-
-    #[test]
-    fn an_unknown_device_is_an_error_that_lists_the_known_ones() {
-        let wanted = ["mlx5_0".to_owned()];
-        let error = select(vec![device("roce_a", "uverbs0", "a")], &wanted).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "there is no device mlx5_0; there are: roce_a"
-        );
-        let error = select(Vec::new(), &wanted).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "there is no device mlx5_0; there are: none"
-        );
-    }
 
     #[test]
     fn a_view_that_cannot_be_made_says_where_it_was_tried() {

@@ -200,15 +200,82 @@ fn a_file_that_exec_refuses_leaves_no_view() {
 }
 
 #[test]
+fn the_view_shows_the_devices_asked_for() {
+    let place = Place::new("view");
+    let script = "cd $FEROCE_VIEW; echo $FEROCE_DEVICE; ls sys/class/infiniband dev/infiniband; \
+                  cat sys/class/infiniband/roce_lo/ports/1/state";
+    let shown = place.shell(&["--device", "roce_lo"], script);
+    let expected = "roce_lo\ndev/infiniband:\nrdma_cm\nuverbs0\n\nsys/class/infiniband:\n\
+                    roce_lo\n4: ACTIVE\n";
+    assert_eq!(shown, expected, "this needs lo to be up");
+    let unknown = place.run(&["--device", "mlx5_0", "--", "true"]);
+    expect_failure(&unknown, 125, "there is no device mlx5_0; there are: ");
+}
+
+#[test]
 fn views_do_not_pile_up() {
     let place = Place::new("views");
     for _ in 0..3 {
-        place.run(&["--", "true"]);
+        assert!(place.run(&["--", "true"]).status.success());
+        assert_eq!(
+            views(&place.root.join("tmp")).len(),
+            1,
+            "each run sweeps those before it"
+        );
     }
-    assert!(
-        views(&place.root.join("tmp")).len() <= 1,
-        "each run sweeps those before it"
-    );
+}
+
+#[test]
+fn a_running_program_keeps_its_view_and_a_killed_one_does_not() {
+    let place = Place::new("killed");
+    let mut sleeper = place.feroce_run(&["--", "sleep", "600"]).spawn().unwrap();
+    // Its view is there, and its lock held, once it has become the program.
+    let name = format!("/proc/{}/comm", sleeper.id());
+    while fs::read_to_string(&name).unwrap() != "sleep\n" {
+        std::thread::yield_now();
+    }
+    let running = views(&place.root.join("tmp"));
+    place.run(&["--", "true"]);
+    assert!(running[0].exists());
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    place.run(&["--", "true"]);
+    assert!(!running[0].exists());
+}
+
+#[test]
+fn without_a_place_for_the_view_the_program_runs_all_the_same() {
+    let place = Place::new("nowhere");
+    // A namespace of its own whose usual places cannot be written to.
+    let script = "mount -t tmpfs -o ro none /dev/shm && mount -t tmpfs -o ro none /tmp && \
+                  exec \"$0\" run -- sh -c 'echo view=$FEROCE_VIEW'";
+    let lib = place.root.join("lib");
+    let shelter = Path::new("/run").join(place.root.file_name().unwrap());
+    if !rustix::process::geteuid().is_root() || fs::create_dir(&shelter).is_err() {
+        eprintln!("SKIPPED: mounting needs root");
+        return;
+    }
+    for entry in fs::read_dir(&lib).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), shelter.join(entry.file_name())).unwrap();
+    }
+    let feroce = shelter.join("feroce");
+    fs::copy(env!("CARGO_BIN_EXE_feroce"), &feroce).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(&feroce);
+    let output = command
+        .env("FEROCE_LIB", &shelter)
+        .env_remove("TMPDIR")
+        .output();
+    fs::remove_dir_all(&shelter).unwrap();
+    let output = output.unwrap();
+    let errors = text(&output.stderr);
+    if errors.starts_with("unshare:") || errors.starts_with("mount:") {
+        eprintln!("SKIPPED: this place allows no mounts: {errors}");
+        return;
+    }
+    assert_eq!(text(&output.stdout), "view=\n", "{errors}");
+    assert!(errors.contains("Read-only file system") && errors.contains("going on without"));
 }
 
 /// The folders of runs below a base.

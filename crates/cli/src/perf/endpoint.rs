@@ -53,11 +53,9 @@ impl Endpoint {
     pub(super) fn new(context: &Context, gid_index: u8, role: u64, case: Case) -> Result<Self> {
         let layout = Layout::new(case.size);
         let slots = slots_for(&case, layout);
-        // A receiver that is a little late must not meet an empty queue.
-        let targets = if case.test == Test::Send {
-            slots + slots.div_ceil(2)
-        } else {
-            slots
+        let targets = match case.test {
+            Test::Send => receives_for(&case, layout),
+            _ => slots,
         };
         let pd = context.alloc_pd();
         let cq = context
@@ -222,12 +220,27 @@ fn note(lanes: &mut [Lane], completion: &Completion, problem: &mut Option<String
     Ok(())
 }
 
+/// Messages of a case that may be under way on each queue pair.
 fn slots_for(case: &Case, layout: Layout) -> usize {
-    let fit = FOOTPRINT_BYTES / layout.stride();
-    match case.mode {
-        Mode::Bandwidth => (fit / case.qps).clamp(SLOTS_MIN, DEPTH_MAX),
-        Mode::Latency => fit.clamp(SLOTS_MIN, LATENCY_SLOTS_MAX),
-    }
+    let most = match case.mode {
+        Mode::Bandwidth => DEPTH_MAX,
+        Mode::Latency => LATENCY_SLOTS_MAX,
+    };
+    slots_that_fit(case, layout).clamp(SLOTS_MIN, most)
+}
+
+/// Receives for them: more, because a receiver that is a little late must not run out of them.
+fn receives_for(case: &Case, layout: Layout) -> usize {
+    let slots = slots_for(case, layout);
+    let enough = slots + slots.div_ceil(2);
+    let many = (4 * slots).min(slots_that_fit(case, layout));
+    // An odd number, so that a slot's next message differs from its last one even if there is
+    // room for the low byte of its number only.
+    many.max(enough) | 1
+}
+
+fn slots_that_fit(case: &Case, layout: Layout) -> usize {
+    FOOTPRINT_BYTES / layout.stride() / case.qps
 }
 
 /// The path MTU of so many bytes, if there is one.
@@ -251,21 +264,23 @@ mod tests {
     fn slots_keep_to_the_footprint_but_allow_overlap() {
         let slots = |size, qps, mode| {
             let case = Case {
-                test: Test::Write,
+                test: Test::Send,
                 mode,
                 size,
                 qps,
                 mtu: 1024,
                 seed: 0,
             };
-            slots_for(&case, Layout::new(size))
+            let layout = Layout::new(size);
+            (slots_for(&case, layout), receives_for(&case, layout))
         };
-        assert_eq!(slots(8, 1, Mode::Bandwidth), 128);
-        assert_eq!(slots(65_536, 1, Mode::Bandwidth), 16);
-        assert_eq!(slots(65_536, 4, Mode::Bandwidth), 4);
-        assert_eq!(slots(1 << 20, 16, Mode::Bandwidth), 2);
-        assert_eq!(slots(8, 1, Mode::Latency), 16);
-        assert_eq!(slots(1 << 20, 1, Mode::Latency), 2);
+        assert_eq!(slots(8, 1, Mode::Bandwidth), (128, 513));
+        assert_eq!(slots(4096, 1, Mode::Bandwidth), (128, 257));
+        assert_eq!(slots(65_536, 1, Mode::Bandwidth), (16, 25));
+        assert_eq!(slots(65_536, 4, Mode::Bandwidth), (4, 7));
+        assert_eq!(slots(1 << 20, 16, Mode::Bandwidth), (2, 3));
+        assert_eq!(slots(8, 1, Mode::Latency), (16, 65));
+        assert_eq!(slots(1 << 20, 1, Mode::Latency), (2, 3));
     }
 
     #[test]

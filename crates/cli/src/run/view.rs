@@ -18,8 +18,6 @@ use std::path::Path;
 pub(crate) struct DeviceView {
     /// The verbs name, such as `roce_lo`.
     pub(crate) name: String,
-    /// The name in `/dev/infiniband`, such as `uverbs0`.
-    pub(crate) dev_name: String,
     /// EUI-64 of the device.
     pub(crate) node_guid: [u8; 8],
     /// The network interface.
@@ -57,7 +55,8 @@ const NODE: &str = "/dev/null";
 /// Nodes that belong to no device.
 const COMMON_NODES: [&str; 1] = ["rdma_cm"];
 
-/// Writes the view of `devices` below `root`, which exists and is empty.
+/// Writes the view of `devices` below `root`, which exists and is empty. The nodes are numbered in
+/// the order of `devices`, which is the order in which the verbs library lists them to the program.
 ///
 /// # Errors
 /// Of the file system, with the file's name.
@@ -68,14 +67,14 @@ pub(crate) fn write(root: &Path, devices: &[DeviceView], cpus: usize) -> io::Res
     for node in COMMON_NODES {
         tree.link(&format!("dev/infiniband/{node}"), NODE)?;
     }
-    for device in devices {
-        write_device(&tree, device, cpus)?;
+    for (index, device) in devices.iter().enumerate() {
+        write_device(&tree, device, &format!("uverbs{index}"), cpus)?;
     }
     Ok(())
 }
 
-fn write_device(tree: &Tree<'_>, device: &DeviceView, cpus: usize) -> io::Result<()> {
-    let (name, node) = (&device.name, &device.dev_name);
+fn write_device(tree: &Tree<'_>, device: &DeviceView, node: &str, cpus: usize) -> io::Result<()> {
+    let name = &device.name;
     let function = format!("sys/devices/feroce/{name}");
     // A software device is equally near to every processor, as the kernel words that.
     tree.file(&format!("{function}/numa_node"), "-1")?;
@@ -227,7 +226,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::run::folder::tests::TestFolder;
 
-    pub(crate) fn device(name: &str, node: &str, interface: &str) -> DeviceView {
+    pub(crate) fn device(name: &str, interface: &str) -> DeviceView {
         let mut mapped = [0; 16];
         mapped[10..].copy_from_slice(&[0xff, 0xff, 10, 9, 0, 1]);
         let mut native = [0; 16];
@@ -240,7 +239,6 @@ pub(crate) mod tests {
         };
         DeviceView {
             name: name.to_owned(),
-            dev_name: node.to_owned(),
             node_guid: [0x50, 0x54, 0, 0xff, 0xfe, 0x12, 0x34, 0x56],
             interface: interface.to_owned(),
             active: true,
@@ -267,7 +265,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_device_reads_as_in_sysfs() {
-        let view = view(&[device("roce_eth0", "uverbs0", "eth0")]);
+        let view = view(&[device("roce_eth0", "eth0")]);
         for (path, text) in [
             ("node_guid", "5054:00ff:fe12:3456"),
             ("node_type", "1: CA"),
@@ -303,7 +301,7 @@ pub(crate) mod tests {
 
     #[test]
     fn empty_gid_entries_have_no_attributes() {
-        let view = view(&[device("roce_eth0", "uverbs0", "eth0")]);
+        let view = view(&[device("roce_eth0", "eth0")]);
         let types = view
             .path()
             .join("sys/class/infiniband/roce_eth0/ports/1/gid_attrs/types");
@@ -317,10 +315,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_function_names_its_interface_and_nodes() {
-        let view = view(&[
-            device("roce_lo", "uverbs0", "lo"),
-            device("roce_b", "uverbs1", "b"),
-        ]);
+        let view = view(&[device("roce_lo", "lo"), device("roce_b", "b")]);
         for (device, interface, node) in [("roce_lo", "lo", "uverbs0"), ("roce_b", "b", "uverbs1")]
         {
             let class = view.path().join("sys/class/infiniband").join(device);
@@ -347,7 +342,7 @@ pub(crate) mod tests {
     fn a_port_that_is_down_says_so() {
         let view = view(&[DeviceView {
             active: false,
-            ..device("roce_x", "uverbs0", "x")
+            ..device("roce_x", "x")
         }]);
         expect(
             &view,
