@@ -144,11 +144,9 @@ impl Case {
             Program::Transfer { service } => {
                 let script = end.programs.join("xfer.py");
                 let peer = peer.map(|peer| format!(" --peer {}", peer.address));
-                // More packets where some are to be lost.
-                let rounds = if self.setting.loss { " --rounds 2" } else { "" };
                 format!(
                     "{prefix} /usr/bin/python3 {} --device {device} --address {} --port {port} \
-                     --mtu {mtu} --service {}{rounds}{}",
+                     --mtu {mtu} --service {}{}",
                     script.display(),
                     end.address,
                     service.name(),

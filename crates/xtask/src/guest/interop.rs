@@ -287,6 +287,16 @@ fn set_up(ours: &Side<'_>, guest: &Side<'_>, setting: Setting) -> Result<(usize,
         Place::Guest(_) => set_up_guest(ours, setting, false)?,
     }
     set_up_guest(guest, setting, setting.loss)?;
+    // Soft-RoCE connects to neighbours that the guest knows already; stock programs meet by IPv4
+    // and so make it know that one only.
+    for address in ours.addresses {
+        let answered = guest.run(&format!("busybox ping -c 3 -W 5 {address}"), STEP_LIMIT)?;
+        ensure!(
+            answered.status == 0,
+            "{address} does not answer:\n{}",
+            answered.output
+        );
+    }
     let index = |side: &Side<'_>| side.gid_index(side.addresses[address_index(setting)]);
     Ok((index(ours)?, index(guest)?))
 }
