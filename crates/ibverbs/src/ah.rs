@@ -6,9 +6,13 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
+use feroce_verbs::{
+    Context, GID_TABLE_LEN, Path, PathError, PathRequest, ProtectionDomain, gid_address,
+};
 use feroce_verbs_abi as abi;
 
-use crate::guard::{self, Failure, unfilled};
+use crate::guard::{self, Failure};
+use crate::{context, handle, pd};
 
 /// The Rust part of an `ibv_ah`.
 #[derive(Debug)]

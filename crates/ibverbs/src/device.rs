@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::io;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 use feroce_verbs::{Context, OpenError};
 use feroce_verbs_abi as abi;
@@ -153,6 +153,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(
     num_devices: *mut c_int,
 ) -> *mut *mut abi::ibv_device {
     guard::pointer("ibv_get_device_list", || {
+        set_up();
         let candidates = feroce_verbs::candidates()
             .map_err(|error| Failure::new(errno_of(&error), error.to_string()))?;
         let devices: Vec<_> = candidates
@@ -199,6 +200,20 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut abi::ibv_context)
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, ContextState>(context) }.map(drop)
     })
+}
+
+/// What a process needs once: log lines, and counters written at its end.
+fn set_up() {
+    extern "C" fn at_exit() {
+        feroce_verbs::report_statistics();
+    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        feroce_obs::init_logging();
+        // SAFETY: a function without arguments that does not unwind: a panic aborts. The library
+        // is never unloaded before the process ends, since its threads may run.
+        unsafe { libc::atexit(at_exit) };
+    });
 }
 
 fn open_errno(error: &OpenError) -> c_int {

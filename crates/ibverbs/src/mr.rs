@@ -69,7 +69,7 @@ pub(crate) fn access_flags(access: u32) -> Result<Access, Failure> {
 pub(crate) const fn register_errno(error: &RegisterError) -> c_int {
     match error {
         RegisterError::NotMapped { .. } | RegisterError::NotWritable { .. } => libc::EFAULT,
-        RegisterError::TooMany { .. } => libc::ENOMEM,
+        RegisterError::TableFull { .. } => libc::ENOMEM,
         _ => libc::EINVAL,
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-use feroce_proto::{Data, DatagramTarget, SendOperation, SendRequest};
+use feroce_verbs::{Data, DatagramTarget, SendOperation, SendRequest};
 
 use super::wr;
 use crate::guard::Failure;
@@ -171,7 +171,7 @@ impl Workbench {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use feroce_proto::{Remote, Sge};
+    use feroce_verbs::{Remote, Sge};
     use feroce_verbs_abi as abi;
 
     const DEPTH: u32 = 4;

@@ -3,9 +3,9 @@
 
 use std::ffi::c_int;
 
-use feroce_proto::{AttributeMask, Mtu, Path, QpAttributes, QpCapabilities, QpState, QpType};
+use feroce_verbs::{AttributeMask, Mtu, Path, QpAttributes, QpCapabilities, QpState, QpType};
+use feroce_verbs::{Psn, Qpn};
 use feroce_verbs_abi as abi;
-use feroce_wire::{Psn, Qpn};
 
 use super::address;
 use crate::guard::Failure;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use feroce_proto::{Completion, CompletionStatus};
+use feroce_verbs::{Completion, CompletionStatus};
 use feroce_verbs_abi as abi;
 
 /// The C form. Fields that InfiniBand has and RoCE lacks (LIDs) are 0.
@@ -46,8 +46,8 @@ pub(crate) const fn service_level(source: IpAddr) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use feroce_proto::CompletionOpcode;
-    use feroce_wire::Qpn;
+    use feroce_verbs::CompletionOpcode;
+    use feroce_verbs::Qpn;
 
     fn receive() -> Completion {
         Completion {

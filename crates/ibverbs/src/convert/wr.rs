@@ -6,12 +6,12 @@
 
 use std::{ptr, slice};
 
-use feroce_proto::{
+use feroce_verbs::Qpn;
+use feroce_verbs::{
     BindRequest, Data, DatagramTarget, Path, QpType, RecvRequest, Remote, SendFlags, SendOperation,
     SendRequest, Sge, SgeList,
 };
 use feroce_verbs_abi as abi;
-use feroce_wire::Qpn;
 
 use crate::guard::Failure;
 
