@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 
-use crate::bindings::{ibv_context, ibv_device, verbs_context};
+use crate::bindings::{ibv_context, ibv_device, ibv_port_attr, verbs_context};
 
 /// A device as providers see it. Their `is_mine(device)` tests read [`Self::ops`] of *every*
 /// device in a process, so whoever allocates an [`ibv_device`] must allocate one of these.
@@ -45,6 +45,10 @@ impl Default for verbs_device {
 pub const IBV_GID_TYPE_SYSFS_IB_ROCE_V1: u32 = 0;
 /// How `ibv_query_gid_type` names RoCE v2.
 pub const IBV_GID_TYPE_SYSFS_ROCE_V2: u32 = 1;
+
+/// Bytes of an `ibv_port_attr` that the exported `ibv_query_port` may write: programs old enough to
+/// call it (newer ones call through [`verbs_context`]) know no more of it.
+pub const COMPAT_PORT_ATTR_SIZE: usize = offset_of!(ibv_port_attr, port_cap_flags2);
 
 /// The extended context around `context`.
 ///

@@ -1,8 +1,9 @@
 //! `cargo xtask abi`: is our `libibverbs.so.1` the library that programs were linked against?
 //!
-//! Four looks, each skipped loudly when the machine lacks what it compares with:
+//! Five looks, each skipped loudly when the machine lacks what it compares with:
 //! [`symbols`] (our table, our library, the installed library), [`layout`] (the C headers),
-//! [`lookups`] (what NCCL does at run time) and [`programs`] (what the loader does).
+//! [`lookups`] (what NCCL does at run time), [`answers`] (functions without a device) and
+//! [`programs`] (what the loader does).
 //! Not here: behaviour, which the stock programs judge.
 
 use anyhow::{Result, bail};
@@ -11,6 +12,7 @@ use lexopt::prelude::{Long, ValueExt};
 
 use crate::{cargo, dist};
 
+mod answers;
 mod bindings;
 mod layout;
 mod lookups;
@@ -42,6 +44,7 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
     symbols::check(&library, &mut report)?;
     layout::check(&include, &mut report)?;
     lookups::check(&library, &mut report)?;
+    answers::check(&library, &mut report)?;
     programs::check(&library, &mut report)?;
     report.finish()
 }
