@@ -99,6 +99,13 @@ pub struct NicConfig {
     pub read_window: u64,
     /// Counted in addition to the payload of a packet in flight: its share of a socket buffer.
     pub packet_overhead: u64,
+    /// Bytes without an answer for this long are not in the peer's buffer any more, whatever
+    /// became of them: their room goes to other queue pairs, and their queue pair
+    /// sends nothing new until it hears from the peer. Shorter than most ACK timeouts.
+    pub window_hold: Duration,
+    /// Bytes per second that all unreliable queue pairs together send; 0: no limit. Nothing
+    /// comes back from their receivers, so only this keeps buffers from overflowing.
+    pub unreliable_rate: u64,
     /// A READ is asked for in pieces of at most this many bytes (rounded down to the path MTU,
     /// but one packet at least).
     pub read_chunk_max: u32,
@@ -127,6 +134,8 @@ impl Default for NicConfig {
             window_max: 1 << 20,
             read_window: 128 << 10,
             packet_overhead: 512,
+            window_hold: Duration::from_millis(20),
+            unreliable_rate: 0,
             read_chunk_max: 64 << 10,
             ack_timeout_min: Duration::ZERO,
             quantum: 16,

@@ -48,6 +48,24 @@ impl Pacer {
         self.clear_at.since(now) <= BURST
     }
 
+    /// Whether another packet may leave now after one of `bytes`.
+    pub(crate) fn allows_after(&self, now: Instant, bytes: u64) -> bool {
+        let congested = self
+            .dcqcn
+            .as_ref()
+            .and_then(|dcqcn| dcqcn.disturbed.as_ref());
+        let Some(rate) = self.rate(congested.map(|disturbed| disturbed.current)) else {
+            return true;
+        };
+        (self.clear_at.max(now) + span(bytes, rate)).since(now) <= BURST
+    }
+
+    /// The lower of the two rates that may apply.
+    fn rate(&self, congested: Option<u64>) -> Option<u64> {
+        let limit = (self.limit > 0).then_some(self.limit);
+        limit.into_iter().chain(congested).min()
+    }
+
     /// When the next batch may leave.
     pub(crate) fn next_at(&self, now: Instant) -> Instant {
         let wait = self.clear_at.since(now).saturating_sub(BURST / 2);
@@ -57,13 +75,9 @@ impl Pacer {
     /// A packet of `bytes` has left.
     pub(crate) fn sent(&mut self, now: Instant, bytes: u64) {
         let congested = self.dcqcn.as_mut().and_then(|dcqcn| dcqcn.sent(now, bytes));
-        let limit = (self.limit > 0).then_some(self.limit);
-        let Some(rate) = limit.into_iter().chain(congested).min() else {
-            return;
-        };
-        let nanos = u128::from(bytes) * NANOS_PER_SECOND / u128::from(rate.max(1));
-        let span = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        self.clear_at = self.clear_at.max(now) + span;
+        if let Some(rate) = self.rate(congested) {
+            self.clear_at = self.clear_at.max(now) + span(bytes, rate);
+        }
     }
 
     /// A CNP has come.
@@ -72,6 +86,12 @@ impl Pacer {
             dcqcn.notified(now);
         }
     }
+}
+
+/// How long `bytes` take at `rate`.
+fn span(bytes: u64, rate: u64) -> Duration {
+    let nanos = u128::from(bytes) * NANOS_PER_SECOND / u128::from(rate.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// The reaction point of DCQCN for one queue pair.

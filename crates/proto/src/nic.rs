@@ -3,6 +3,7 @@
 //! It is not thread-safe and holds no lock: everything runs under the owner's.
 
 use crate::config::SGE_MAX;
+use crate::dcqcn::Pacer;
 use crate::lists::Index;
 use crate::qp::{Context, Qp, Ready, Shared, Step};
 use crate::srq::Srqs;
@@ -64,6 +65,7 @@ impl Nic {
                 timers: Timers::default(),
                 srqs: Srqs::default(),
                 ready: Ready::default(),
+                unreliable: Pacer::new(config.unreliable_rate, None),
             },
             qps: QpTable::default(),
             groups: BTreeMap::new(),
@@ -425,6 +427,7 @@ impl Nic {
             match timer {
                 Timer::Retry => qp.handle_retry_timer(&mut cx),
                 Timer::Pace => cx.schedule(),
+                Timer::Hold => qp.handle_hold_timer(&mut cx),
             }
         }
     }

@@ -3,6 +3,7 @@
 //! The halves live in [`crate::requester`] and [`crate::responder`], the state table in
 //! [`crate::transition`]. IBTA 10.2.4, 10.3.
 
+use crate::dcqcn::Pacer;
 use crate::lists::{Index, Links, List};
 use crate::requester::Requester;
 use crate::responder::{Receiving, Responder, Taken};
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) timers: Timers,
     pub(crate) srqs: Srqs,
     pub(crate) ready: Ready,
+    /// The rate of all unreliable queue pairs together.
+    pub(crate) unreliable: Pacer,
 }
 
 /// The queue pairs that may have something to send, in turn.
@@ -137,7 +140,7 @@ pub(crate) struct Qp {
     /// Multicast groups it is attached to.
     pub(crate) groups: u32,
     /// Rate of sending, when one applies.
-    pub(crate) pacer: Option<Box<crate::dcqcn::Pacer>>,
+    pub(crate) pacer: Option<Box<Pacer>>,
     /// A CNP is to be sent to the peer.
     pub(crate) cnp_owed: bool,
     /// When the last CNP left.
@@ -345,14 +348,15 @@ impl Qp {
 
     /// Whether the rate holds the next packet back; then a timer gives the turn for it.
     pub(crate) fn is_paced<H: Host>(&self, cx: &mut Context<'_, H>) -> bool {
-        match &self.pacer {
-            Some(pacer) if !pacer.allows(cx.now) => {
+        let all = (!self.is_reliable()).then_some(&cx.shared.unreliable);
+        for pacer in self.pacer.as_deref().into_iter().chain(all) {
+            if !pacer.allows(cx.now) {
                 let at = pacer.next_at(cx.now);
                 cx.shared.timers.arm(self.index, Timer::Pace, at);
-                true
+                return true;
             }
-            _ => false,
         }
+        false
     }
 
     /// Gives back every byte in flight and waits for room no more.

@@ -15,10 +15,12 @@ pub(crate) enum Timer {
     Retry,
     /// The rate of the queue pair allows the next packet.
     Pace,
+    /// Nothing has been heard of bytes in flight.
+    Hold,
 }
 
 /// Kinds of [`Timer`].
-const KINDS: usize = 2;
+const KINDS: usize = 3;
 
 /// The deadlines of all queue pairs of a device.
 #[derive(Default, Debug)]
@@ -52,7 +54,10 @@ impl Timers {
         let Some(row) = self.armed.get_mut(index as usize) else {
             return;
         };
-        for (timer, armed) in [Timer::Retry, Timer::Pace].into_iter().zip(row) {
+        for (timer, armed) in [Timer::Retry, Timer::Pace, Timer::Hold]
+            .into_iter()
+            .zip(row)
+        {
             if let Some(at) = armed.take() {
                 self.queue.remove(&(at, index, timer));
             }

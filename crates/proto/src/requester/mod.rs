@@ -150,6 +150,11 @@ pub(crate) struct Requester {
     charged: u64,
     /// Bytes charged to the inbound window.
     charged_inbound: u64,
+    /// When the peer last answered, or bytes were charged after there were none.
+    heard_at: Instant,
+    /// Its bytes in flight have been given up by the windows; it waits for an answer or a
+    /// timeout before it sends more.
+    unheard: bool,
     /// Messages begun, as the responder counts them (IBTA 9.7.7.2, SSN).
     messages: u32,
     /// With credits: how many messages the responder has receives for (LSN).
@@ -297,6 +302,22 @@ impl Qp {
         }
     }
 
+    /// Nothing may have been heard for a while; then the windows are for others. A queue pair
+    /// whose peer is gone must not hold up the rest until its retries have run out.
+    pub(crate) fn handle_hold_timer<H: Host>(&mut self, cx: &mut Context<'_, H>) {
+        let requester = &mut self.requester;
+        if requester.charged + requester.charged_inbound == 0 {
+            return;
+        }
+        let due = requester.heard_at + cx.shared.config.window_hold;
+        if due > cx.now {
+            cx.shared.timers.arm(self.index, Timer::Hold, due);
+        } else {
+            requester.unheard = true;
+            self.release_windows(cx.shared);
+        }
+    }
+
     /// Sends everything from the oldest unanswered packet again, if retries are left.
     fn go_back<H: Host>(&mut self, cx: &mut Context<'_, H>, loss: Loss) {
         let Some(left) = self.requester.retries_left.checked_sub(1) else {
@@ -335,6 +356,7 @@ impl Qp {
         requester.outstanding = 0;
         requester.since_ack_request = 0;
         requester.ack_deadline = None;
+        requester.unheard = false;
         cx.schedule();
     }
 
@@ -370,6 +392,8 @@ impl Qp {
             requester.next = reached;
         }
         requester.rewound_to = None;
+        requester.unheard = false;
+        requester.heard_at = cx.now;
         requester.retries_left = self.attributes.retry_count;
         requester.rnr_retries_left = self.attributes.rnr_retry;
         self.restart_ack_timer(cx);
@@ -460,6 +484,7 @@ impl Qp {
             cx.counters().req_cqe_error += 1;
             let mut completion = self.completion(wqe.request.wr_id, wqe.opcode());
             completion.status = status;
+            completion.solicited = true;
             cx.host.complete(self.init.send_cq, completion);
         }
         if self.is_reliable() {
@@ -474,10 +499,7 @@ impl Qp {
     /// Flushes the send queue, oldest first.
     pub(crate) fn flush_sends<H: Host>(&mut self, cx: &mut Context<'_, H>) {
         while let Some(wqe) = self.requester.queue.pop_front() {
-            cx.counters().req_cqe_flush_error += 1;
-            let mut completion = self.completion(wqe.request.wr_id, wqe.opcode());
-            completion.status = CompletionStatus::WorkRequestFlushed;
-            cx.host.complete(self.init.send_cq, completion);
+            self.flush_send(cx, &wqe);
         }
         let requester = &mut self.requester;
         requester.queue = VecDeque::new();
@@ -487,6 +509,14 @@ impl Qp {
         requester.high = requester.next;
         requester.ack_deadline = None;
         requester.wait_until = None;
+    }
+
+    fn flush_send<H: Host>(&self, cx: &mut Context<'_, H>, wqe: &Wqe) {
+        cx.counters().req_cqe_flush_error += 1;
+        let mut completion = self.completion(wqe.request.wr_id, wqe.opcode());
+        completion.status = CompletionStatus::WorkRequestFlushed;
+        completion.solicited = true;
+        cx.host.complete(self.init.send_cq, completion);
     }
 
     /// Raises the event when a send queue that is to drain has nothing in progress.

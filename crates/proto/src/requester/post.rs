@@ -3,7 +3,7 @@
 use super::{Progress, Wqe};
 use crate::config::MESSAGE_BYTES_MAX;
 use crate::qp::{Context, Qp};
-use crate::{CompletionStatus, Data, Host, PostError, QpState, QpType, SendOperation, SendRequest};
+use crate::{Data, Host, PostError, QpState, QpType, SendOperation, SendRequest};
 
 impl Qp {
     /// Queues a request; in an error state it is flushed at once.
@@ -20,12 +20,7 @@ impl Qp {
             failed: None,
         };
         match self.state() {
-            QpState::Error | QpState::SqError => {
-                cx.counters().req_cqe_flush_error += 1;
-                let mut completion = self.completion(wqe.request.wr_id, wqe.opcode());
-                completion.status = CompletionStatus::WorkRequestFlushed;
-                cx.host.complete(self.init.send_cq, completion);
-            }
+            QpState::Error | QpState::SqError => self.flush_send(cx, &wqe),
             _ => {
                 self.requester.queue.push_back(wqe);
                 cx.schedule();

@@ -6,6 +6,7 @@
 use super::{OUTSTANDING_PACKETS_MAX, Progress, Wqe, offset, read_chunk_packets};
 use crate::config::SGE_MAX;
 use crate::qp::{Context, Qp, Step, inbound};
+use crate::timers::Timer;
 use crate::window::WindowId;
 use crate::{
     CompletionStatus, Data, Host, Payload, QpState, QpType, SendOperation, Sge, TransmitError,
@@ -86,6 +87,7 @@ impl Qp {
         let requester = &self.requester;
         if !matches!(self.state(), QpState::ReadyToSend | QpState::SqDrained)
             || requester.wait_until.is_some()
+            || requester.unheard
         {
             return Plan::Nothing;
         }
@@ -255,6 +257,10 @@ impl Qp {
         cut.ends
             || last
             || since >= cx.shared.windows.size(window) / 4
+            || self
+                .pacer
+                .as_ref()
+                .is_some_and(|pacer| !pacer.allows_after(cx.now, cut.charge))
             || cut
                 .window
                 .is_some_and(|window| !cx.shared.windows.has_room_after(window, cut.charge))
@@ -309,6 +315,9 @@ impl Qp {
         if let Some(pacer) = &mut self.pacer {
             pacer.sent(cx.now, cut.charge);
         }
+        if !reliable {
+            cx.shared.unreliable.sent(cx.now, cut.charge);
+        }
         cx.counters().tx_packets += 1;
         let chunk = read_chunk_packets(&cx.shared.config, self.mtu_bytes());
         let requester = &mut self.requester;
@@ -350,6 +359,11 @@ impl Qp {
             return;
         }
         requester.outstanding += u32::from(uses_resource);
+        if requester.charged + requester.charged_inbound == 0 {
+            requester.heard_at = cx.now;
+            let at = cx.now + cx.shared.config.window_hold;
+            cx.shared.timers.arm(self.index, Timer::Hold, at);
+        }
         if asked {
             requester.charged_inbound += cut.charge;
         } else {

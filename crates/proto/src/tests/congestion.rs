@@ -126,3 +126,20 @@ fn a_rate_limit_paces() {
     let time = time_to_write(&mut pair);
     assert!((41_000_000..70_000_000).contains(&time), "{time}");
 }
+
+/// Packets that are far apart each ask for an acknowledge: nothing waits for the timer.
+#[test]
+fn a_slow_rate_never_runs_into_the_timeout() {
+    let mut pair = dcqcn().with(|s| s.timeout = 10).connect(); // 4.2 ms
+    let attributes = QpAttributes {
+        rate_limit: 8_000, // 1 MB/s: a packet in 1.5 ms
+        ..QpAttributes::default()
+    };
+    pair.a
+        .modify(&attributes, AttributeMask::RATE_LIMIT)
+        .unwrap();
+    pair.a.post(write(1).len(100_000));
+    pair.run_until_idle();
+    assert_eq!(pair.a.completions(), [ok(1)]);
+    assert_eq!(pair.a.nic.counters().local_ack_timeout_err, 0);
+}

@@ -349,8 +349,63 @@ fn a_timer_that_moves_fires_once_in_vain_at_most() {
         timeouts += usize::from(pair.a.nic.poll_timeout().is_some());
     }
     assert!(timeouts > 90);
-    let at = pair.a.nic.poll_timeout().unwrap();
-    pair.a.nic.handle_timeout(at, &mut pair.a.host);
+    // One for the ACK timeout, one for the hold on the window.
+    for _ in 0..2 {
+        let at = pair.a.nic.poll_timeout().unwrap();
+        pair.a.nic.handle_timeout(at, &mut pair.a.host);
+    }
     assert_eq!(pair.a.nic.poll_timeout(), None);
     assert_eq!(pair.a.completions().len(), 100);
+}
+
+/// A queue pair whose peer is gone holds the window for `window_hold`, not for its retries.
+#[test]
+fn a_dead_peer_does_not_hold_up_the_others() {
+    let setup = rc().with(|s| {
+        s.timeout = 20; // 4.3 s
+        s.config.window_initial = 20_000;
+    });
+    let mut pair = many(&setup, 2);
+    pair.script(|_, packet| {
+        if packet.dest_qp.value() == 0x8_0000 {
+            Fate::Drop
+        } else {
+            Fate::Pass
+        }
+    });
+    for i in 0..2 {
+        pair.a.qpn = Qpn::new(0x1000 + i);
+        pair.a.post(write(u64::from(i)).len(200_000));
+    }
+    pair.run_for(Duration::from_millis(1));
+    assert_eq!(pair.a.completions(), [], "the first has filled the window");
+    let sent = pair.a.nic.counters().tx_packets;
+    pair.run_for(Duration::from_millis(20));
+    assert_eq!(pair.a.completions(), [ok(1)]);
+    assert_eq!(
+        pair.a.nic.counters().tx_packets,
+        sent + 196,
+        "the dead one sends no more"
+    );
+    pair.run_for(Duration::from_secs(40));
+    assert_eq!(
+        pair.a.completions(),
+        [(0, crate::CompletionStatus::RetryExceeded)]
+    );
+    pair.assert_nothing_in_flight();
+}
+
+#[test]
+fn all_unreliable_queue_pairs_share_one_rate() {
+    let setup = Setup::new(QpType::Uc).with(|s| s.config.unreliable_rate = 100_000_000);
+    let mut pair = setup.connect();
+    for wr_id in 0..10 {
+        pair.a.post(write(wr_id).len(100_000));
+    }
+    while pair.a.host.completions.len() < 10 {
+        pair.step();
+    }
+    // 980 packets of 1,536 bytes with overhead
+    let micros = pair.now.nanos() / 1000;
+    assert!((14_900..15_200).contains(&micros), "{micros}");
 }
