@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 mod abi;
 mod cargo;
 mod dist;
+mod fuzz;
 mod guest;
 #[path = "../../ibverbs/symbols.rs"]
 mod symbols;
@@ -18,6 +19,7 @@ cargo xtask COMMAND
   dist [--profile NAME] [--out FOLDER]     build the programs and C libraries into target/feroce
   abi [--profile NAME] [--no-build]        compare libibverbs.so.1 with its table, headers, programs
   abi --regenerate [--include FOLDER]      write crates/verbs-abi again from the C headers
+  fuzz [--seconds N] [TARGET…]             search for inputs that parsers and protocol do not bear
   guest COMMAND                            a virtual machine with soft-RoCE as a foreign peer
   tidy [--update]                          check limits of the house style; shrink tidy.allow
 ";
@@ -45,6 +47,7 @@ fn run() -> Result<()> {
     match command.to_str() {
         Some("dist") => dist::run(arguments),
         Some("abi") => abi::run(arguments),
+        Some("fuzz") => fuzz::run(arguments),
         Some("guest") => guest::run(arguments),
         Some("tidy") => tidy::run(arguments),
         _ => bail!("no command {}\n\n{USAGE}", command.display()),
