@@ -11,6 +11,7 @@ use feroce_verbs::{
 };
 use feroce_verbs_abi as abi;
 
+use crate::convert::address::PORT;
 use crate::guard::{self, Failure};
 use crate::{context, handle, pd};
 
@@ -160,8 +161,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut abi::ibv_ah) -> c_int {
     })
 }
 
-/// The only port.
-pub(crate) const PORT: u8 = 1;
+
+
 
 
 /// The network header in the first 40 bytes of a received datagram, as RoCEv2 delivers it.

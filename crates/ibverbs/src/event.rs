@@ -6,7 +6,7 @@ use std::ptr;
 use feroce_verbs::{AsyncEvent, DeviceEvent};
 use feroce_verbs_abi as abi;
 
-use crate::ah::PORT;
+use crate::convert::address::PORT;
 use crate::context::{self, Objects};
 use crate::guard::{self, Failure};
 use crate::{cq, qp, srq};
