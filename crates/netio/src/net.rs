@@ -101,6 +101,8 @@ pub struct Net {
     peers: Peers,
     /// Destinations for which the kernel does not cut batches.
     unsegmented: FxHashSet<IpAddr>,
+    /// Whether IPv6 flow labels may be set.
+    labels: bool,
     reception: Reception,
     messages: VecDeque<SlotMessage>,
     impaired: Option<Impaired>,
@@ -154,6 +156,7 @@ impl Net {
             slots: Vec::new(),
             peers: Peers::default(),
             unsegmented: FxHashSet::default(),
+            labels: true,
             reception: Reception::new(),
             messages: VecDeque::new(),
             impaired: None,

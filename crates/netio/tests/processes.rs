@@ -567,6 +567,92 @@ fn remote_flows_find_their_process_and_then_stay_there() {
     }
 }
 
+/// What the invariant CRC of the layers above relies on.
+#[test]
+fn datagrams_are_numbered_within_their_batch_and_are_never_fragmented() {
+    let Some(hosts) = Hosts::new("wire") else {
+        return;
+    };
+    let [near, far] = &hosts.names;
+    // Otherwise a batch crosses such a wire in one piece.
+    let ethtool = [
+        "netns",
+        "exec",
+        near,
+        "ethtool",
+        "-K",
+        "eth0",
+        "tx-udp-segmentation",
+        "off",
+    ];
+    let segments = if run("ip", &ethtool) { 3 } else { 1 };
+    let file = std::env::temp_dir().join(format!("feroce-wire-{}.pcapng", std::process::id()));
+    let capture = Command::new("ip")
+        .args([
+            "netns", "exec", far, "dumpcap", "-q", "-i", "eth0", "-f", "udp", "-w",
+        ])
+        .arg(&file)
+        .stderr(Stdio::null())
+        .spawn();
+    let mut capture = capture.unwrap();
+    let mut process = Process::within(&hosts.names[0]);
+    process.open("eth0", 4791, "10.77.0.1 fd00::1");
+    let seen = (0..40).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        // Several entropies, so several of our sockets.
+        for slot in 0..8 {
+            let v4 = format!("send 10.77.0.1 10.77.0.2 {slot} {segments} 100 107");
+            let v6 = format!("send fd00::1 fd00::2 {slot} 1 100 107");
+            assert_eq!(process.ask(&v4), "ok");
+            assert_eq!(process.ask(&v6), "ok");
+        }
+        capture.try_wait().unwrap().is_some()
+            || std::fs::metadata(&file).is_ok_and(|file| file.len() > 10_000)
+    });
+    // Asked to end, as a person would, so that it writes what it has.
+    run("kill", &["-INT", &capture.id().to_string()]);
+    capture.wait().unwrap();
+    let fields = [
+        "ip.id",
+        "ip.flags.df",
+        "ip.dsfield",
+        "ip.ttl",
+        "ipv6.tclass",
+        "ipv6.flow",
+        "ipv6.hlim",
+        "udp.dstport",
+    ];
+    let mut tshark = Command::new("tshark");
+    tshark
+        .arg("-r")
+        .arg(&file)
+        .args(["-T", "fields", "-E", "separator=,"]);
+    for field in fields {
+        tshark.args(["-e", field]);
+    }
+    let output = tshark.stderr(Stdio::null()).output();
+    let _ = std::fs::remove_file(&file);
+    let text = match output {
+        Ok(output) if seen && !output.stdout.is_empty() => String::from_utf8(output.stdout),
+        _ => {
+            eprintln!("SKIPPED: wire needs dumpcap and tshark");
+            return;
+        }
+    };
+    // Versions of tshark print a flow label in six or in eight digits.
+    let text = text.unwrap().replace("0x00012345", "0x012345");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.dedup();
+    let expected = [
+        ",,,,0x0000006b,0x012345,64,4791",
+        "0x0000,1,0x6b,64,,,,4791",
+        "0x0001,1,0x6b,64,,,,4791",
+        "0x0002,1,0x6b,64,,,,4791",
+    ];
+    assert_eq!(lines, expected[..1 + segments]);
+}
+
 #[test]
 fn a_private_port_is_closed_to_other_hosts() {
     let Some(hosts) = Hosts::new("private") else {
@@ -758,6 +844,26 @@ fn errors_of_the_way_are_told_apart() {
     assert_eq!(process.number("counter unsegmented"), 0);
     assert_eq!(process.ask("send 10.77.0.1 10.77.0.2 1 4 1000 0"), "ok");
     assert_eq!(process.number("counter datagrams_out"), 4);
+}
+
+#[test]
+fn what_the_firewall_drops_counts_as_sent() {
+    let Some(hosts) = Hosts::new("firewall") else {
+        return;
+    };
+    let rules = "add table ip t; add chain ip t out { type filter hook output priority 0; }; \
+                 add rule ip t out udp length 108 drop";
+    if !run("ip", &["netns", "exec", &hosts.names[0], "nft", rules]) {
+        eprintln!("SKIPPED: firewall needs nft");
+        return;
+    }
+    let mut process = Process::within(&hosts.names[0]);
+    process.open("eth0", 4791, "10.77.0.1");
+    assert_eq!(process.ask("send 10.77.0.1 10.77.0.2 1 1 100 0"), "ok");
+    assert_eq!(process.number("counter denied"), 1);
+    assert_eq!(process.number("counter datagrams_out"), 0);
+    assert_eq!(process.ask("send 10.77.0.1 10.77.0.2 1 1 101 0"), "ok");
+    assert_eq!(process.number("counter datagrams_out"), 1);
 }
 
 #[test]

@@ -22,6 +22,9 @@ const BYTES_MAX: usize = 65_507;
 /// Destinations remembered for which the kernel does not cut batches.
 const UNSEGMENTED_MAX: usize = 1_024;
 
+/// What the firewall of this host answers: a lost packet, which comes back as an error only here.
+const FIREWALL: i32 = libc::EPERM;
+
 /// Where datagrams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
@@ -109,38 +112,27 @@ impl Net {
     ) -> Result<(), SendError> {
         let total = check_shape(fragments, segment_len, segments)?;
         let port = self.destination_port(to);
-        let path = self.path(to, port)?;
         // Bounded by BYTES_MAX, which fits.
         let cut = (segments > 1).then_some(segment_len as u16);
-        let result = if cut.is_some() && self.unsegmented.contains(&to.destination) {
-            Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
-        } else {
-            sys::send(path.fd, &path.outgoing, fragments, cut)
+        if cut.is_some() && self.unsegmented.contains(&to.destination) {
+            return self.send_one_by_one(to, port, fragments, segment_len);
+        }
+        let Err(error) = self.transmit(to, port, fragments, cut)? else {
+            self.counters.batches_out += u64::from(cut.is_some());
+            self.count_sent(segments, total);
+            return Ok(());
         };
-        self.counters.send_calls += 1;
-        match result {
-            Ok(()) => {
-                self.counters.batches_out += u64::from(cut.is_some());
-                self.count_sent(segments, total);
+        match error.raw_os_error() {
+            Some(FIREWALL) => {
+                self.counters.denied += segments as u64;
                 Ok(())
             }
-            Err(error) => match error.raw_os_error() {
-                // A firewall's verdict is a lost packet; it comes back as an error only here.
-                Some(libc::EPERM) => {
-                    self.counters.denied += segments as u64;
-                    Ok(())
-                }
-                // What kernels answer that cannot cut for this device or route. Some also say
-                // EINVAL for a segment beyond the MTU, which sending it alone tells apart.
-                Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP) if cut.is_some() => {
-                    self.send_one_by_one(to, port, fragments, segment_len, total)
-                }
-                _ => {
-                    let error = SendError::from_io(&error);
-                    self.counters.busy += u64::from(error == SendError::Busy);
-                    Err(error)
-                }
-            },
+            // What kernels answer that cannot cut for this device or route. Some also say EINVAL
+            // for a segment beyond the MTU, which sending it alone tells apart.
+            Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP) if cut.is_some() => {
+                self.send_one_by_one(to, port, fragments, segment_len)
+            }
+            _ => Err(self.refused(&error)),
         }
     }
 
@@ -271,7 +263,11 @@ impl Net {
         };
         let (fd, source_port) =
             spread.unwrap_or_else(|| (self.sockets[local.private].fd.as_fd(), local.private_port));
-        let label = to.flow_label & 0xf_ffff;
+        let label = if self.labels {
+            to.flow_label & 0xf_ffff
+        } else {
+            0
+        };
         Ok(Path {
             fd,
             source_port,
@@ -299,24 +295,77 @@ impl Net {
         made.as_ref().map(|(fd, port)| (fd.as_fd(), *port))
     }
 
+    /// One `sendmsg`, and another one where the first failed for the sake of a flow label. The
+    /// outer result is our own verdict, the inner one the kernel's.
+    fn transmit(
+        &mut self,
+        to: &Destination,
+        port: u16,
+        fragments: &[Fragment<'_>],
+        cut: Option<u16>,
+    ) -> Result<io::Result<()>, SendError> {
+        let path = self.path(to, port)?;
+        let mut calls = 1;
+        let mut result = sys::send(path.fd, &path.outgoing, fragments, cut);
+        let mut labels = self.labels;
+        // Where some program has leased a label for itself alone, the kernel demands a lease for
+        // every label. They are a hint to the network, so do without.
+        if let Err(error) = &result
+            && error.raw_os_error() == Some(libc::EINVAL)
+            && let Some(plain) = path.outgoing.without_label()
+        {
+            calls += 1;
+            result = sys::send(path.fd, &plain, fragments, cut);
+            labels = result.is_err();
+        }
+        if labels != self.labels {
+            self.labels = labels;
+            log::info!("flow labels are not set any more: another program leased one");
+        }
+        self.counters.send_calls += calls;
+        Ok(result)
+    }
+
     fn send_one_by_one(
         &mut self,
         to: &Destination,
         port: u16,
         fragments: &[Fragment<'_>],
         segment_len: usize,
-        total: usize,
     ) -> Result<(), SendError> {
         let path = self.path(to, port)?;
-        let (sent, error) = sys::send_segments(path.fd, &path.outgoing, fragments, segment_len);
-        let segments = total.div_ceil(segment_len);
-        self.counters.send_calls += sent as u64;
-        if sent == 0
-            && let Some(error) = error
-        {
-            let error = SendError::from_io(&error);
-            self.counters.busy += u64::from(error == SendError::Busy);
-            return Err(error);
+        let (mut calls, mut sent, mut denied, mut bytes) = (0, 0, 0, 0);
+        let mut failure = None;
+        sys::for_each_segment(fragments, segment_len, |segment, length| {
+            // Once one failed, the rest would only overtake it.
+            if failure.is_some() {
+                return;
+            }
+            calls += 1;
+            match sys::send(path.fd, &path.outgoing, segment, None) {
+                Ok(()) => {
+                    sent += 1;
+                    bytes += length;
+                }
+                Err(error) if error.raw_os_error() == Some(FIREWALL) => denied += 1,
+                Err(error) => failure = Some(error),
+            }
+        });
+        self.counters.send_calls += calls;
+        self.counters.denied += denied;
+        self.count_sent(sent, bytes);
+        if let Some(error) = failure {
+            if sent == 0 && denied == 0 {
+                return Err(self.refused(&error));
+            }
+            // What did not follow is lost on the way, as far as the caller is concerned: it
+            // cannot take back the part that left.
+            let segments = fragments
+                .iter()
+                .map(Fragment::len)
+                .sum::<usize>()
+                .div_ceil(segment_len);
+            self.counters.cut_short += (segments - sent) as u64 - denied;
         }
         if self.unsegmented.len() >= UNSEGMENTED_MAX {
             self.unsegmented.clear();
@@ -325,11 +374,13 @@ impl Net {
             self.counters.unsegmented += 1;
             log::info!("datagrams to {} are sent one by one", to.destination);
         }
-        // What did not follow is lost on the way, as far as the caller is concerned: it cannot
-        // take back the part that left.
-        self.counters.cut_short += (segments - sent) as u64;
-        self.count_sent(sent, total.min(sent * segment_len));
         Ok(())
+    }
+
+    fn refused(&mut self, error: &io::Error) -> SendError {
+        let error = SendError::from_io(error);
+        self.counters.busy += u64::from(error == SendError::Busy);
+        error
     }
 
     const fn count_sent(&mut self, datagrams: usize, bytes: usize) {

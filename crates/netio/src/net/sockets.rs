@@ -226,6 +226,8 @@ impl Setup {
                 let probe = libc::IPV6_PMTUDISC_PROBE;
                 sys::set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
                 sys::set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP, 1)?;
+                // Lets the destination address carry a flow label.
+                sys::set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_FLOWINFO_SEND, 1)?;
             }
         }
         sys::set_multicast_interface(socket, ip, self.interface)?;

@@ -44,6 +44,17 @@ pub(crate) struct Outgoing {
     pub(crate) hop_limit: u8,
 }
 
+impl Outgoing {
+    /// The same without its flow label, if it has one.
+    pub(crate) fn without_label(mut self) -> Option<Self> {
+        match &mut self.to {
+            SocketAddr::V6(to) if to.flowinfo() != 0 => to.set_flowinfo(0),
+            _ => return None,
+        }
+        Some(self)
+    }
+}
+
 /// Sends `fragments` as one datagram, or as datagrams of `segment_len` bytes each (the last may be
 /// shorter) cut by the kernel.
 ///
@@ -64,41 +75,31 @@ pub(crate) fn send(
     )
 }
 
-/// As [`send`] with a segment length, but with one system call per datagram. Returns how many
-/// datagrams left, and the error that ended it early.
-pub(crate) fn send_segments(
-    fd: BorrowedFd<'_>,
-    outgoing: &Outgoing,
-    fragments: &[Fragment<'_>],
+/// Hands out the fragments of each segment of a batch, with its length, in turn.
+pub(crate) fn for_each_segment<'f>(
+    fragments: &[Fragment<'f>],
     segment_len: usize,
-) -> (usize, Option<io::Error>) {
-    let mut sent = 0;
-    let mut piece: Vec<Fragment<'_>> = Vec::new();
+    mut sink: impl FnMut(&[Fragment<'f>], usize),
+) {
+    let mut segment: Vec<Fragment<'f>> = Vec::new();
     let mut room = segment_len;
     for fragment in fragments {
         let mut at = 0;
         while at < fragment.len() {
             let taken = room.min(fragment.len() - at);
-            piece.extend(fragment.slice(at, taken));
+            segment.extend(fragment.slice(at, taken));
             at += taken;
             room -= taken;
             if room == 0 {
-                if let Err(error) = send(fd, outgoing, &piece, None) {
-                    return (sent, Some(error));
-                }
-                sent += 1;
-                piece.clear();
+                sink(&segment, segment_len);
+                segment.clear();
                 room = segment_len;
             }
         }
     }
-    if !piece.is_empty() {
-        if let Err(error) = send(fd, outgoing, &piece, None) {
-            return (sent, Some(error));
-        }
-        sent += 1;
+    if !segment.is_empty() {
+        sink(&segment, segment_len - room);
     }
-    (sent, None)
 }
 
 /// `iovecs` points to `count` entries whose memory the caller keeps borrowed across the call.
@@ -368,6 +369,29 @@ pub(crate) fn unmapped_fragment(length: usize) -> Fragment<'static> {
     // SAFETY: `Fragment` is `repr(transparent)` over `iovec`. That its bytes are not mapped breaks
     // what it promises, on purpose: only the kernel looks at them, and answers EFAULT.
     unsafe { mem::transmute::<libc::iovec, Fragment<'static>>(entry) }
+}
+
+/// Leases an IPv6 flow label for one socket alone, for tests.
+#[cfg(test)]
+pub(crate) fn lease_flow_label(fd: BorrowedFd<'_>, destination: std::net::Ipv6Addr, label: u32) {
+    const IPV6_FLOWLABEL_MGR: c_int = 32;
+    let mut request = [0u8; 32]; // struct in6_flowlabel_req
+    request[..16].copy_from_slice(&destination.octets());
+    request[16..20].copy_from_slice(&label.to_be_bytes());
+    request[20] = 0; // get
+    request[21] = 1; // exclusive
+    request[22..24].copy_from_slice(&1u16.to_ne_bytes()); // create
+    // SAFETY: `request` is as long as announced, and the kernel only reads it.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_IPV6,
+            IPV6_FLOWLABEL_MGR,
+            request.as_ptr().cast(),
+            request.len() as libc::socklen_t,
+        )
+    };
+    assert!(check(result).is_ok());
 }
 
 /// Sends `payload` with an open file attached, for tests.

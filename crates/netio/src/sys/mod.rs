@@ -13,8 +13,8 @@ mod timer;
 
 pub(crate) use epoll::Epoll;
 pub(crate) use message::{
-    CONTROL_UDP_BYTES, CONTROL_UNIX_BYTES, FRAGMENTS_MAX, Message, Outgoing, ReceiveBuffers, send,
-    send_plain, send_segments,
+    CONTROL_UDP_BYTES, CONTROL_UNIX_BYTES, FRAGMENTS_MAX, Message, Outgoing, ReceiveBuffers,
+    for_each_segment, send, send_plain,
 };
 pub(crate) use socket::{
     bind, bind_abstract, bind_netlink, connect, discard_input, effective_user, get_int, join,
@@ -25,7 +25,7 @@ pub(crate) use socket::{
 pub(crate) use timer::{receive_timer, set_timer, timer, wait_writable};
 
 #[cfg(test)]
-pub(crate) use message::{send_with_descriptor, unmapped_fragment};
+pub(crate) use message::{lease_flow_label, send_with_descriptor, unmapped_fragment};
 #[cfg(test)]
 pub(crate) use timer::wait_readable;
 
