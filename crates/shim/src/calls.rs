@@ -191,7 +191,7 @@ type Mode = c_uint;
 /// `FILE *` or `DIR *`.
 type Stream = *mut c_void;
 type Text = *mut c_char;
-/// The list, filter and order arguments of `scandir`.
+/// Arguments passed on unread: the list, filter and order of `scandir`, values of attributes.
 type Pointer = *mut c_void;
 
 interpose! {
@@ -275,6 +275,16 @@ interpose! {
     fn __realpath_chk([] path [resolved: Text, room: usize]) -> Text,
         first: nothing, absent: unsupported();
     fn canonicalize_file_name([] path []) -> Text, first: nothing, absent: unsupported();
+
+    // `ls -l` asks for access lists.
+    fn getxattr([] path [name: *const c_char, value: Pointer, size: usize]) -> isize,
+        first: nothing, absent: unsupported();
+    fn lgetxattr([] path [name: *const c_char, value: Pointer, size: usize]) -> isize,
+        first: nothing, absent: unsupported();
+    fn listxattr([] path [list: Text, size: usize]) -> isize,
+        first: nothing, absent: unsupported();
+    fn llistxattr([] path [list: Text, size: usize]) -> isize,
+        first: nothing, absent: unsupported();
 
     fn opendir([] path []) -> Stream, first: nothing, absent: unsupported();
     fn scandir([] path [list: Pointer, filter: Pointer, order: Pointer]) -> c_int,

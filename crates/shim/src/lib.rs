@@ -1,10 +1,10 @@
 //! `libferoce_shim.so`: shows a program that was started by `feroce run` a view of
-//! `/sys/class/infiniband`, `/sys/class/infiniband_verbs` and `/dev/infiniband`, which only a
-//! kernel driver could make for real.
+//! `/sys/class/infiniband`, `/sys/class/infiniband_verbs`, `/dev/infiniband` and
+//! `/sys/devices/feroce`, which only a kernel driver could make for real.
 //!
 //! It is preloaded, so it sits in every program of the process tree, shells and editors included,
 //! between the program and the C library's file calls. What follows from that:
-//! - A path outside the three folders costs a few byte comparisons and goes to the next definition
+//! - A path outside the four folders costs a few byte comparisons and goes to the next definition
 //!   of the call, unchanged. Nothing there allocates, locks or keeps state.
 //! - A path inside is looked up in the folder that `FEROCE_VIEW` names (`feroce run` makes it);
 //!   without that variable the shim does nothing at all.
@@ -39,6 +39,16 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // SAFETY: `abort` has no requirements.
     unsafe { sys::abort() }
 }
+
+// The precompiled `core` names the routine that unwinding would ask about its frames. Nothing
+// unwinds here, so nothing calls it; it only has to exist, inside this library.
+#[cfg(all(panic = "abort", not(test)))]
+core::arch::global_asm!(
+    ".globl rust_eh_personality",
+    ".hidden rust_eh_personality",
+    "rust_eh_personality:",
+    ".byte 0, 0, 0, 0",
+);
 
 /// Runs when the loader starts the program: after it the calls are safe in signal handlers too,
 /// since every address is known. Calls made before it (by constructors of other libraries) look

@@ -3,14 +3,19 @@
 use crate::sys::PATH_MAX;
 
 /// The folders that the view stands in for, as components from the root.
-const FOLDERS: [Folder; 3] = [
+const FOLDERS: [Folder; 4] = [
     Folder {
         components: &[b"sys", b"class", b"infiniband"],
-        kind: Kind::Class,
+        kind: Kind::Devices,
     },
     Folder {
         components: &[b"sys", b"class", b"infiniband_verbs"],
-        kind: Kind::Class,
+        kind: Kind::Other,
+    },
+    // Where the links of the class folders lead; programs that follow them by hand come here.
+    Folder {
+        components: &[b"sys", b"devices", b"feroce"],
+        kind: Kind::Functions,
     },
     Folder {
         components: &[b"dev", b"infiniband"],
@@ -26,10 +31,14 @@ struct Folder {
 /// What lies in a folder.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
-    /// Text files and symbolic links.
-    Class,
+    /// RDMA devices.
+    Devices,
+    /// Functions, each with its RDMA device below `infiniband`.
+    Functions,
     /// Device nodes; the view holds links to a real one.
     Nodes,
+    /// Other text files and links.
+    Other,
 }
 
 /// A path inside the view.
@@ -41,7 +50,8 @@ pub(crate) struct Place<'a> {
     rest: &'a [u8],
 }
 
-/// A port counter: `/sys/class/infiniband/DEVICE/ports/PORT/{counters,hw_counters}/NAME`.
+/// A port counter: `/sys/class/infiniband/DEVICE/ports/PORT/{counters,hw_counters}/NAME`, or the
+/// same file below its function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct CounterPath<'a> {
     pub(crate) device: &'a [u8],
@@ -82,10 +92,16 @@ impl<'a> Place<'a> {
 
     /// The counter that this path names, if it is one.
     pub(crate) fn counter(&self) -> Option<CounterPath<'a>> {
-        if self.folder.last() != Some(&b"infiniband".as_slice()) || self.kind != Kind::Class {
-            return None;
-        }
         let mut parts = components(self.rest);
+        match self.kind {
+            Kind::Devices => {}
+            Kind::Functions => {
+                let (_function, b"infiniband") = (parts.next()?, parts.next()?) else {
+                    return None;
+                };
+            }
+            Kind::Nodes | Kind::Other => return None,
+        }
         let device = parts.next()?;
         let (b"ports", Some(_port)) = (parts.next()?, parts.next()) else {
             return None;
@@ -196,6 +212,8 @@ mod tests {
             "/sys/class/infiniband2",
             "/sys/class/infiniband_mad/abi_version",
             "/sys/class/net/lo/address",
+            "/sys/devices/system/cpu/present",
+            "/sys/devices/feroce2",
             "/sysx/class/infiniband",
             "/sys/.class/infiniband",
             "/dev/null",
@@ -247,6 +265,7 @@ mod tests {
             "/sys/class/infiniband/roce_lo/ports/1/hw_counters/rcvd_pkts",
             "/sys/class/infiniband/roce_lo/ports/1/counters/rcvd_pkts",
             "/sys/class/infiniband//roce_lo/ports//1/./counters/rcvd_pkts/",
+            "/sys/devices/feroce/f0/infiniband/roce_lo/ports/1/counters/rcvd_pkts",
         ] {
             assert_eq!(counter(path), rcvd, "{path}");
         }
@@ -255,6 +274,8 @@ mod tests {
             "/sys/class/infiniband/roce_lo/ports/1/counters",
             "/sys/class/infiniband/roce_lo/ports/1/counters/a/b",
             "/sys/class/infiniband_verbs/roce_lo/ports/1/counters/rcvd_pkts",
+            "/sys/devices/feroce/f0/net/roce_lo/ports/1/counters/rcvd_pkts",
+            "/sys/devices/feroce/roce_lo/ports/1/counters/rcvd_pkts",
             "/dev/infiniband/roce_lo/ports/1/counters/rcvd_pkts",
         ] {
             assert_eq!(counter(path), None, "{path}");

@@ -33,6 +33,11 @@ impl View {
         fs::write(port.join("state"), STATE_TEXT).unwrap();
         fs::write(port.join("hw_counters/rcvd_pkts"), "0\n").unwrap();
         fs::write(function.join("numa_node"), "-1\n").unwrap();
+        symlink(
+            "../..",
+            function.join("infiniband").join(DEVICE).join("device"),
+        )
+        .unwrap();
         let class = root.join("sys/class/infiniband");
         fs::create_dir_all(&class).unwrap();
         let target = format!("../../devices/feroce/function0/infiniband/{DEVICE}");
@@ -364,10 +369,13 @@ fn shell_tools_see_the_view() {
     let output = view.shell(
         "set -e; cat /sys/class/infiniband/*/ports/1/state; ls /sys/class/infiniband; \
          test -c /dev/infiniband/uverbs0 && test -w /dev/infiniband/uverbs0 && echo node; \
-         readlink /sys/class/infiniband/roce_x; ls -d /sys/class/net/lo",
+         readlink /sys/class/infiniband/roce_x; ls -d /sys/class/net/lo; \
+         ls -l /sys/class/infiniband /dev/infiniband >/dev/null; \
+         realpath /sys/class/infiniband/roce_x/device",
     );
     let expected = "4: ACTIVE\nroce_x\nnode\n\
-                    ../../devices/feroce/function0/infiniband/roce_x\n/sys/class/net/lo\n";
+                    ../../devices/feroce/function0/infiniband/roce_x\n/sys/class/net/lo\n\
+                    /sys/devices/feroce/function0\n";
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(
         text,
@@ -455,6 +463,7 @@ fn the_library_exports_file_calls_and_needs_no_library() {
             "realpath",
             "scandir",
             "canonicalize",
+            "xattr",
         ]
         .iter()
         .any(|part| name.contains(part));
