@@ -94,11 +94,11 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
         "lints",
         &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
     )?;
-    steps.step("tidy", || tidy::run(Parser::from_args(["--"; 0])))?;
+    steps.step("tidy", || tidy::run(Parser::from_args([""; 0])))?;
     steps.tests()?;
     steps.cargo("doctests", &["test", "--workspace", "--doc", "--quiet"])?;
     steps.documentation()?;
-    steps.step("dist", || dist::run(Parser::from_args(["--"; 0])))?;
+    steps.step("dist", || dist::run(Parser::from_args([""; 0])))?;
     steps.step("abi", || abi::run(Parser::from_args(["--no-build"])))?;
     steps.step("fuzz", || fuzz::run(Parser::from_args(["--seconds", FUZZ_SECONDS])))?;
     let mut tally = Tally::default();

@@ -6,9 +6,11 @@ use anyhow::{Result, bail};
 
 mod abi;
 mod cargo;
+mod ci;
 mod dist;
 mod fuzz;
 mod guest;
+mod judge;
 #[path = "../../ibverbs/symbols.rs"]
 mod symbols;
 mod tidy;
@@ -16,11 +18,15 @@ mod tidy;
 const USAGE: &str = "\
 cargo xtask COMMAND
 
+  ci                                       everything that must hold; what .ci/run calls
+  packages                                 install, or name, what the checks use from Debian
   dist [--profile NAME] [--out FOLDER]     build the programs and C libraries into target/feroce
   abi [--profile NAME] [--no-build]        compare libibverbs.so.1 with its table, headers, programs
   abi --regenerate [--include FOLDER]      write crates/verbs-abi again from the C headers
   fuzz [--seconds N] [TARGET…]             search for inputs that parsers and protocol do not bear
   guest COMMAND                            a virtual machine with soft-RoCE as a foreign peer
+  judge [programs|pyverbs|processes] [--device NAME] [--filter TEXT] [--quick]
+                                           stock programs and rdma-core's own tests on the device
   tidy [--update]                          check limits of the house style; shrink tidy.allow
 ";
 
@@ -45,10 +51,13 @@ fn run() -> Result<()> {
         Some(other) => bail!("{}\n\n{USAGE}", other.unexpected()),
     };
     match command.to_str() {
+        Some("ci") => ci::run(arguments),
+        Some("packages") => ci::packages(arguments),
         Some("dist") => dist::run(arguments),
         Some("abi") => abi::run(arguments),
         Some("fuzz") => fuzz::run(arguments),
         Some("guest") => guest::run(arguments),
+        Some("judge") => judge::run(arguments),
         Some("tidy") => tidy::run(arguments),
         _ => bail!("no command {}\n\n{USAGE}", command.display()),
     }
