@@ -2,6 +2,7 @@
 //! name says otherwise, and `a write first 0` is a packet that left `a`.
 
 mod congestion;
+mod faults;
 mod hostile;
 mod limits;
 mod random;

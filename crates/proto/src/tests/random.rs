@@ -5,16 +5,16 @@
 //! are used in order, atomics happen once, and no byte in flight is forgotten.
 
 use crate::testing::{BASE, Impairment, KEY, Pair, Random, Setup, Wr, recv, sge};
-use crate::{CompletionStatus, Mtu, QpType, Remote, SendOperation, SendRequest, Sge};
+use crate::{BindRequest, CompletionStatus, Mtu, QpType, Remote, SendOperation, SendRequest, Sge};
 use std::collections::VecDeque;
 use std::vec::Vec;
 use std::{eprintln, format, string::String};
 
 /// Printed while a seed fails.
-struct SeedNote {
-    test: &'static str,
-    seed: u64,
-    options: String,
+pub(super) struct SeedNote {
+    pub(super) test: &'static str,
+    pub(super) seed: u64,
+    pub(super) options: String,
 }
 
 impl Drop for SeedNote {
@@ -32,7 +32,7 @@ impl Drop for SeedNote {
 }
 
 /// The seeds to run: `FEROCE_SEED` alone, or `FEROCE_SEEDS` of them, or `default` of them.
-fn seeds(default: u64) -> std::ops::Range<u64> {
+pub(super) fn seeds(default: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match (number("FEROCE_SEED"), number("FEROCE_SEEDS")) {
         (Some(seed), _) => seed..seed + 1,
@@ -86,6 +86,8 @@ struct Scenario {
     messages: [VecDeque<(u32, bool, Option<u32>)>; 2],
     counter: [u64; 2],
     slots: [u64; 2],
+    /// Binds and invalidates that are due at each end.
+    local: [(usize, usize); 2],
 }
 
 fn impairment(random: &mut Random) -> Impairment {
@@ -174,6 +176,7 @@ impl Scenario {
             messages: Default::default(),
             counter: [0; 2],
             slots: [0; 2],
+            local: [(0, 0); 2],
         };
         (scenario, note)
     }
@@ -288,7 +291,21 @@ impl Scenario {
             return (request, Expect::Remote { at, from, length });
         }
         self.messages[end].push_back((length, false, immediate));
-        let operation = immediate.map_or(SendOperation::Send, SendOperation::SendImmediate);
+        let operation = match immediate {
+            Some(word) => SendOperation::SendImmediate(word),
+            None if self.random.chance(1, 3) => {
+                let key = 0xa000 + wr_id as u32;
+                let host = if end == 0 {
+                    &mut self.pair.b.host
+                } else {
+                    &mut self.pair.a.host
+                };
+                host.keys.insert(key, host.keys[&KEY]);
+                self.local[peer].1 += 1;
+                SendOperation::SendInvalidate(key)
+            }
+            None => SendOperation::Send,
+        };
         let request = Wr::new(wr_id, operation);
         if length <= 256 && self.random.chance(1, 2) {
             let host = if end == 0 {
@@ -309,7 +326,31 @@ impl Scenario {
             address: COUNTER,
             rkey: KEY,
         };
-        match self.random.below(4) {
+        match self.random.below(6) {
+            4 => {
+                let bind = BindRequest {
+                    window: 0x8000 + wr_id as u32,
+                    region: KEY,
+                    address: BASE,
+                    length: 100,
+                    access: 0,
+                    type_2: true,
+                };
+                self.local[end].0 += 1;
+                (Wr::new(wr_id, SendOperation::Bind(bind)), Expect::Nothing)
+            }
+            5 => {
+                let key = 0x9000 + wr_id as u32;
+                let host = if end == 0 {
+                    &mut self.pair.a.host
+                } else {
+                    &mut self.pair.b.host
+                };
+                host.keys.insert(key, host.keys[&KEY]);
+                self.local[end].1 += 1;
+                let operation = SendOperation::LocalInvalidate(key);
+                (Wr::new(wr_id, operation), Expect::Nothing)
+            }
             0 => {
                 let target = self.slot(1 - end);
                 let from = self.source(8);
@@ -406,6 +447,8 @@ impl Scenario {
             let counter = peer.host.word(COUNTER);
             assert_eq!(counter, self.counter[end], "atomics happen once");
             assert_eq!(peer.host.events, [], "no event");
+            let local = (peer.host.binds, peer.host.invalidates);
+            assert_eq!(local, self.local[1 - end], "local operations happen once");
         }
         self.pair.assert_nothing_in_flight();
     }

@@ -191,6 +191,30 @@ fn w4_rnr_wait_is_kept() {
     assert_eq!(pair.b.nic.counters().out_of_buffer, 1);
 }
 
+/// Some responders complain about what follows a refused packet: that is no loss and costs no
+/// retry.
+#[test]
+fn sequence_naks_behind_an_rnr_nak_mean_nothing() {
+    let mut pair = rc().with(|s| s.retry_count = 0).connect();
+    let from = crate::testing::address_of(&pair.b, &pair.a);
+    pair.a.post(send(1).len(10));
+    pair.a.post(send(2).len(10));
+    pair.transmit();
+    for syndrome in [0x20 | 12, 0x60] {
+        let frame = crate::testing::ack_frame(pair.a.qpn, 0, syndrome);
+        let packet = feroce_wire::Packet::parse(&frame).unwrap();
+        pair.a
+            .nic
+            .handle_packet(pair.now, &from, &packet, &mut pair.a.host);
+    }
+    assert_eq!(pair.a.state(), QpState::ReadyToSend);
+    pair.b.post_recv(8, BASE, 10);
+    pair.b.post_recv(9, BASE, 10);
+    pair.run_until_idle();
+    assert_eq!(pair.a.completions(), [ok(1), ok(2)]);
+    assert!(pair.now.nanos() >= 640_000);
+}
+
 #[test]
 fn rnr_retries_are_counted_and_seven_is_for_ever() {
     for (rnr_retry, naks) in [(0, 1), (3, 4)] {
