@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use feroce_verbs::{Candidate, candidates, gid_bytes};
 use serde::Serialize;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 use std::process::ExitCode;
 
@@ -106,11 +107,15 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 fn list(arguments: &Arguments) -> Result<()> {
     let candidates = candidates().context("listing the interfaces")?;
     let entries: Vec<Entry> = candidates.iter().map(Entry::new).collect();
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&entries)?);
+    let listing = if arguments.json {
+        serde_json::to_string_pretty(&entries)? + "\n"
     } else {
-        print!("{}", text(&entries));
-    }
+        text(&entries)
+    };
+    let mut output = std::io::stdout().lock();
+    output
+        .write_all(listing.as_bytes())
+        .context("writing the list")?;
     if entries.iter().all(|entry| entry.left_out.is_some()) {
         eprintln!(
             "feroce devices: no interface can be used: bring one up and give it an address, \

@@ -25,6 +25,7 @@ use partner::Partner;
 use pattern::{MESSAGE_BYTES_MAX, problem_of};
 use protocol::{Case, Mode, Reply, Request, Test};
 use report::{BandwidthFigures, LatencyFigures, Report, Row};
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -175,7 +176,7 @@ fn measure(arguments: &Arguments) -> Result<bool> {
         results: Vec::new(),
     };
     if !arguments.json {
-        println!("{}\n\n{}", title(&report), report::table_head());
+        say(&format!("{}\n\n{}", title(&report), report::table_head()))?;
     }
     for (test, size) in rows(arguments) {
         let row = bench
@@ -183,12 +184,12 @@ fn measure(arguments: &Arguments) -> Result<bool> {
             .with_context(|| format!("{test}, {size} bytes"))?;
         report.verified &= row.verified;
         if !arguments.json {
-            println!("{}", report::table_line(&row));
+            say(&report::table_line(&row))?;
         }
         report.results.push(row);
     }
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        say(&serde_json::to_string_pretty(&report)?)?;
     }
     for row in &report.results {
         for problem in &row.problems {
@@ -196,6 +197,11 @@ fn measure(arguments: &Arguments) -> Result<bool> {
         }
     }
     Ok(report.verified)
+}
+
+/// Prints a line; a reader that has gone away is an error like any other.
+fn say(line: &str) -> Result<()> {
+    writeln!(std::io::stdout().lock(), "{line}").context("writing the results")
 }
 
 fn title(report: &Report) -> String {
