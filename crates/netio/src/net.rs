@@ -231,6 +231,7 @@ impl Net {
             spread: [const { OnceLock::new() }; ENTROPY_PORTS - 1],
         });
         self.reception.prefer(private);
+        self.peers.add_host(ip);
         Ok(())
     }
 
@@ -240,6 +241,7 @@ impl Net {
             return;
         };
         let local = self.local.swap_remove(position);
+        self.peers.remove_host(ip);
         self.sockets.remove(local.shared);
         self.sockets.remove(local.private);
         let sockets = &mut self.sockets;
@@ -292,7 +294,8 @@ impl Net {
     }
 
     /// Reads the addresses of this host anew: to be called when a [`crate::Monitor`] reports that
-    /// one came or went. It decides which peers count as being on this host.
+    /// one came or went, on any interface. It decides which peers count as being on this host;
+    /// those of the device itself are known without it.
     ///
     /// # Errors
     /// The kernel's; the old addresses stay in force.

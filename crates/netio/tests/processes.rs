@@ -160,16 +160,7 @@ fn obey(device: &mut Option<Device>, words: &[&str]) -> String {
                 .peer_buffer(to.destination, slot.parse().unwrap());
             (ready && known.is_some()).to_string()
         }
-        ["claim", "all"] => loop {
-            match Slot::claim() {
-                Ok(slot) => device.claimed.push(slot),
-                Err(error) => break format!("{} more, then: {error}", device.claimed.len()),
-            }
-        },
-        ["claim", "none"] => {
-            device.claimed.clear();
-            "ok".into()
-        }
+        ["claim", what] => claim(&mut device.claimed, what),
         ["writable", source, destination] => {
             let to = destination_of(source, destination, "0");
             device
@@ -187,6 +178,20 @@ fn obey(device: &mut Option<Device>, words: &[&str]) -> String {
         }
         ["changes"] => format!("{:?}", device.monitor.changes()),
         other => panic!("unknown command {other:?}"),
+    }
+}
+
+/// Takes all slots that are left, or gives them back.
+fn claim(claimed: &mut Vec<Slot>, what: &str) -> String {
+    if what == "none" {
+        claimed.clear();
+        return "ok".into();
+    }
+    loop {
+        match Slot::claim() {
+            Ok(slot) => claimed.push(slot),
+            Err(error) => break format!("{} more, then: {error}", claimed.len()),
+        }
     }
 }
 
@@ -567,6 +572,31 @@ fn remote_flows_find_their_process_and_then_stay_there() {
     }
 }
 
+/// What a capture says about the headers of its packets, if tshark can tell.
+fn wire_fields(capture: &std::path::Path) -> Option<String> {
+    let mut tshark = Command::new("tshark");
+    tshark
+        .arg("-r")
+        .arg(capture)
+        .args(["-T", "fields", "-E", "separator=,"]);
+    for field in [
+        "ip.id",
+        "ip.flags.df",
+        "ip.dsfield",
+        "ip.ttl",
+        "ipv6.tclass",
+        "ipv6.flow",
+        "ipv6.hlim",
+        "udp.dstport",
+    ] {
+        tshark.args(["-e", field]);
+    }
+    let output = tshark.stderr(Stdio::null()).output().ok()?;
+    String::from_utf8(output.stdout)
+        .ok()
+        .filter(|text| !text.is_empty())
+}
+
 /// What the invariant CRC of the layers above relies on.
 #[test]
 fn datagrams_are_numbered_within_their_batch_and_are_never_fragmented() {
@@ -612,35 +642,14 @@ fn datagrams_are_numbered_within_their_batch_and_are_never_fragmented() {
     // Asked to end, as a person would, so that it writes what it has.
     run("kill", &["-INT", &capture.id().to_string()]);
     capture.wait().unwrap();
-    let fields = [
-        "ip.id",
-        "ip.flags.df",
-        "ip.dsfield",
-        "ip.ttl",
-        "ipv6.tclass",
-        "ipv6.flow",
-        "ipv6.hlim",
-        "udp.dstport",
-    ];
-    let mut tshark = Command::new("tshark");
-    tshark
-        .arg("-r")
-        .arg(&file)
-        .args(["-T", "fields", "-E", "separator=,"]);
-    for field in fields {
-        tshark.args(["-e", field]);
-    }
-    let output = tshark.stderr(Stdio::null()).output();
+    let text = wire_fields(&file);
     let _ = std::fs::remove_file(&file);
-    let text = match output {
-        Ok(output) if seen && !output.stdout.is_empty() => String::from_utf8(output.stdout),
-        _ => {
-            eprintln!("SKIPPED: wire needs dumpcap and tshark");
-            return;
-        }
+    let Some(text) = text.filter(|_| seen) else {
+        eprintln!("SKIPPED: wire needs dumpcap and tshark");
+        return;
     };
     // Versions of tshark print a flow label in six or in eight digits.
-    let text = text.unwrap().replace("0x00012345", "0x012345");
+    let text = text.replace("0x00012345", "0x012345");
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines.dedup();

@@ -63,6 +63,17 @@ impl Peers {
             .retain(|(address, _), _| contains(host, *address));
     }
 
+    /// Adds an address of this host.
+    pub(super) fn add_host(&mut self, address: IpAddr) {
+        self.host.insert(address);
+    }
+
+    /// Removes an address of this host, with its peers.
+    pub(super) fn remove_host(&mut self, address: IpAddr) {
+        self.host.remove(&address);
+        self.entries.retain(|(known, _), _| *known != address);
+    }
+
     /// Whether `address` is one of this host.
     pub(super) fn is_host(&self, address: IpAddr) -> bool {
         contains(&self.host, address)
@@ -204,6 +215,12 @@ mod tests {
         peers.set_host([]);
         assert_eq!(peers.known(HERE, 7), None);
         assert!(!peers.is_host(HERE));
+        peers.add_host(HERE);
+        peers.look_up(HERE, 7, 0);
+        peers.answered(HERE, 7, Some(KNOWN));
+        peers.remove_host(HERE);
+        assert!(!peers.is_host(HERE));
+        assert_eq!(peers.known(HERE, 7), None);
         assert!(peers.is_host("127.9.9.9".parse().unwrap()));
     }
 
