@@ -29,7 +29,7 @@ const RNR_RETRY_FOREVER: u8 = 7;
 
 /// A send request and where it stands.
 #[derive(Debug)]
-struct Wqe {
+pub(crate) struct Wqe {
     request: SendRequest,
     /// Bytes of the message.
     length: u32,

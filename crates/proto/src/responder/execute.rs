@@ -138,10 +138,11 @@ impl Qp {
         };
         let end = check_write_length(packet, &reth, received)?;
         let immediate = packet.info.immediate;
-        if immediate && !self.has_receive(cx, packet.extensions.xrc_srqn) {
-            // Says "unknown SRQ" where that is the reason.
+        if immediate {
             self.check_srq(cx, packet)?;
-            return Err(Refusal::NotReady);
+            if !self.has_receive(cx, packet.extensions.xrc_srqn) {
+                return Err(Refusal::NotReady);
+            }
         }
         let fault = if immediate {
             Refusal::RemoteAccessImmediate

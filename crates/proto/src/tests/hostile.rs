@@ -3,9 +3,10 @@
 
 use crate::QpType;
 use crate::testing::{
-    BASE, Fate, Grant, KEY, PD, Random, Setup, address_of, fetch_add, read, recv, send, write,
+    BASE, Fate, Grant, KEY, PD, Random, Setup, address_of, fetch_add, read, recv, request_frame,
+    send, write,
 };
-use feroce_wire::{Opcode, Packet};
+use feroce_wire::{Extensions, Opcode, Operation, Packet, Position, Qpn, icrc};
 use std::vec::Vec;
 
 /// W1, W2: all opcodes, short and long, with every pad count. What parses goes to a live
@@ -128,4 +129,57 @@ fn half_right(random: &mut Random, qpn: u32) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// W15: the ICRC goes on the wire as a little-endian word, here against a sum of our own that
+/// works bit by bit.
+#[test]
+fn w15_icrc_is_little_endian() {
+    let bytes = datagram_like(&[0x11, 0x22, 0x33, 0x44]);
+    let body = &bytes[..bytes.len() - 4];
+    let flow = icrc::Flow {
+        source: [10, 0, 0, 1].into(),
+        destination: [10, 0, 0, 2].into(),
+        source_port: 0xc123,
+        destination_port: 4791,
+        ipv4_id: 0x0102,
+        ipv4_fragment: icrc::IPV4_DONT_FRAGMENT,
+    };
+    let udp_len = (8 + bytes.len()) as u16;
+    let mut covered: Vec<u8> = [0xff; 8].to_vec();
+    covered.extend_from_slice(&[0x45, 0xff]);
+    covered.extend_from_slice(&(20 + udp_len).to_be_bytes());
+    covered.extend_from_slice(&[
+        1, 2, 0x40, 0, 0xff, 17, 0xff, 0xff, 10, 0, 0, 1, 10, 0, 0, 2,
+    ]);
+    covered.extend_from_slice(&[0xc1, 0x23, 0x12, 0xb7]);
+    covered.extend_from_slice(&udp_len.to_be_bytes());
+    covered.extend_from_slice(&[0xff, 0xff]);
+    let bth = covered.len();
+    covered.extend_from_slice(body);
+    covered[bth + 4] = 0xff;
+    let mut crc = u32::MAX;
+    for byte in covered {
+        crc ^= u32::from(byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 {
+                crc >> 1 ^ 0xedb8_8320
+            } else {
+                crc >> 1
+            };
+        }
+    }
+    let seed = icrc::Seed::new(&flow, bytes.len());
+    assert_eq!(seed.of(body), (!crc).to_le_bytes());
+}
+
+fn datagram_like(payload: &[u8]) -> Vec<u8> {
+    let none = Extensions::default();
+    request_frame(
+        Qpn::new(0x123),
+        7,
+        (Operation::Send, Position::Only),
+        &none,
+        payload,
+    )
 }

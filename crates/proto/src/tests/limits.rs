@@ -317,6 +317,9 @@ fn psns_wrap() {
 fn an_idle_queue_pair_is_small() {
     let size = size_of::<crate::qp::Qp>();
     assert!(size < 1024, "{size}");
+    // What a posted request costs beside its inline data.
+    let size = size_of::<crate::requester::Wqe>();
+    assert!(size <= 320, "{size}");
 }
 
 #[test]

@@ -243,6 +243,11 @@ fn xrc_messages_go_to_the_srq_they_name() {
 
 #[test]
 fn xrc_refuses_an_srq_of_another_domain() {
+    xrc_with_a_foreign_srq(false);
+    xrc_with_a_foreign_srq(true);
+}
+
+fn xrc_with_a_foreign_srq(write_immediate: bool) {
     let mut pair = xrc();
     let other = SrqId(0x88);
     pair.b
@@ -250,9 +255,18 @@ fn xrc_refuses_an_srq_of_another_domain() {
         .create_srq(other, srq_init(Some((XrcdId(9), CqId(51)))))
         .unwrap();
     pair.b.nic.post_srq_recv(other, recv(5, BASE, 100)).unwrap();
-    pair.a.post(send(1).len(10).srqn(other.0));
+    let immediate = SendOperation::WriteImmediate(remote(BASE + 9000), 3);
+    if write_immediate {
+        pair.a.post(Wr::new(1, immediate).len(10).srqn(other.0));
+    } else {
+        pair.a.post(send(1).len(10).srqn(other.0));
+    }
     pair.run_until_idle();
     assert_eq!(pair.a.completions(), [(1, S::RemoteInvalidRequest)]);
+    assert_eq!(
+        pair.b.host.writes, 0,
+        "nothing is written before all checks"
+    );
     assert_eq!(pair.b.host.events, [AsyncEvent::QpRequestError(pair.b.qpn)]);
     assert_eq!(pair.b.nic.srq_len(other), Some(1));
 }
