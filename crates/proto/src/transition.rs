@@ -63,7 +63,10 @@ const fn to_receive(qp_type: QpType) -> (u32, u32) {
     const OPTIONAL: u32 = ALT | ACCESS | PKEY;
     match qp_type {
         QpType::Ud => (0, PKEY | QKEY),
-        QpType::Uc | QpType::XrcSend => (CONNECTED, OPTIONAL),
+        QpType::Uc => (CONNECTED, OPTIONAL),
+        // Programs set up both halves of XRC alike (perftest): what only the other half uses is
+        // accepted and has no effect.
+        QpType::XrcSend => (CONNECTED, OPTIONAL | MAX_DEST_RD | MIN_RNR),
         QpType::Rc | QpType::XrcRecv => (CONNECTED | MAX_DEST_RD | MIN_RNR, OPTIONAL),
     }
 }
@@ -75,7 +78,7 @@ const fn to_send(qp_type: QpType) -> (u32, u32) {
         QpType::Uc => (SQ_PSN, OPTIONAL | RATE),
         QpType::Rc => (RELIABLE_SEND, OPTIONAL | MIN_RNR | RATE),
         QpType::XrcSend => (RELIABLE_SEND, OPTIONAL | RATE),
-        QpType::XrcRecv => (TIMEOUT | SQ_PSN, OPTIONAL | MIN_RNR),
+        QpType::XrcRecv => (TIMEOUT | SQ_PSN, OPTIONAL | MIN_RNR | RETRY | RNR_RETRY | MAX_RD),
     }
 }
 
