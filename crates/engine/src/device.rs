@@ -7,6 +7,7 @@ use crate::events::EventQueue;
 use crate::service::Service;
 use crate::{QPN_INDEX_BITS, clock, statistics};
 use feroce_mem as mem;
+use feroce_netio::lossy::Impairment;
 use feroce_netio::{Interface, Net, NetConfig, Slot, SlotError};
 use feroce_obs::pcapng::Capture;
 use feroce_proto::{
@@ -66,6 +67,9 @@ pub enum OpenError {
     /// A socket could not be made.
     #[error(transparent)]
     Net(#[from] feroce_netio::OpenError),
+    /// The environment asks for a link that cannot be made.
+    #[error("FEROCE_LINK: {0}")]
+    Link(String),
     /// The system refused something else.
     #[error("opening the device failed: {0}")]
     System(#[from] io::Error),
@@ -109,8 +113,8 @@ pub struct Device {
     core: Mutex<Core>,
     /// Threads that wait for the lock; a polling thread yields to them.
     waiting: AtomicU32,
-    /// When a program last polled, in nanoseconds of the monotonic clock.
-    last_poll: AtomicU64,
+    /// A program polled since the service thread last looked.
+    polled: AtomicBool,
     /// Completion queues that a program waits on by event.
     armed: AtomicU32,
     /// When a program last asked for an event.
@@ -184,6 +188,7 @@ impl Device {
         let config = NetConfig {
             interface: candidate.interface.index,
             addresses: candidate.gids.clone(),
+            impairment: impairment()?,
             ..NetConfig::default()
         };
         let net = Net::open(config, slot)?;
@@ -208,7 +213,7 @@ impl Device {
             guid,
             core: Mutex::new(core),
             waiting: AtomicU32::new(0),
-            last_poll: AtomicU64::new(0),
+            polled: AtomicBool::new(false),
             armed: AtomicU32::new(0),
             last_arm: AtomicU64::new(0),
             ids: Mutex::new(Ids {
@@ -254,7 +259,7 @@ impl Device {
     /// What the engine and the protocol counted.
     pub fn counters(&self) -> (Counters, feroce_proto::Counters, feroce_netio::Counters) {
         let core = self.lock();
-        (core.counters, core.nic.counters().clone(), core.net.counters().clone())
+        (core.counters, *core.nic.counters(), *core.net.counters())
     }
 
     /// All counters by name, as `feroce_obs::statistics` and the view of sysfs show them.
@@ -337,6 +342,9 @@ impl Device {
 
     /// Takes up to `count` completions; when there are none, makes one round of progress first.
     pub fn poll_cq(&self, cq: &Cq, count: usize, mut sink: impl FnMut(Stamped)) -> usize {
+        if !self.polled.load(Ordering::Relaxed) {
+            self.polled.store(true, Ordering::Relaxed);
+        }
         let taken = cq.drain(count, &mut sink);
         if taken > 0 || count == 0 {
             return taken;
@@ -359,8 +367,6 @@ impl Device {
 
     /// Makes one round of progress unless another thread is doing so.
     pub fn poll_progress(&self) {
-        let now = clock::now();
-        self.last_poll.store(now.nanos(), Ordering::Relaxed);
         if self.waiting.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
             return;
@@ -370,7 +376,7 @@ impl Device {
             Err(TryLockError::WouldBlock) => return,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
-        core.round(now, false);
+        core.round(clock::now(), false);
         self.finish(core);
     }
 
@@ -451,7 +457,8 @@ impl Device {
         self.lock().nic.query_qp(qpn).ok_or(QpError::Unknown(qpn))
     }
 
-    /// Posts send requests in order and transmits what may be transmitted.
+    /// Posts send requests in order and transmits what may be transmitted. `requests` runs under
+    /// the device's lock: it must not call the device.
     ///
     /// # Errors
     /// [`PostListError`] names the first that was refused; earlier ones are posted.
@@ -607,13 +614,15 @@ impl Device {
         }
     }
 
-    /// Whether a program polled within `span` before `now` and does not live by events.
-    pub(crate) fn is_polled(&self, now: Instant, span: Duration) -> bool {
-        let last_poll = Instant::from_nanos(self.last_poll.load(Ordering::Relaxed));
+    /// Whether a program polled since the last call of this.
+    pub(crate) fn was_polled(&self) -> bool {
+        self.polled.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a program waits for an event, or did so lately and will again.
+    pub(crate) fn lives_by_events(&self, now: Instant) -> bool {
         let last_arm = Instant::from_nanos(self.last_arm.load(Ordering::Relaxed));
-        self.armed.load(Ordering::SeqCst) == 0
-            && now.since(last_poll) < span
-            && now.since(last_arm) >= EVENT_HABIT
+        self.armed.load(Ordering::SeqCst) > 0 || now.since(last_arm) < EVENT_HABIT
     }
 
     pub(crate) fn deliver(&self, event: DeviceEvent) {
@@ -647,6 +656,9 @@ impl Device {
         let is_up = port.interface.up;
         let mut changed = false;
         let mut core = self.lock();
+        if let Err(error) = core.net.refresh_host_addresses() {
+            log::warn!("the addresses of this host cannot be read: {error}");
+        }
         for entry in &mut port.gids {
             if let Some(gid) = *entry
                 && !addresses.contains(&gid)
@@ -723,6 +735,16 @@ const SRQ_NUMBER_MAX: u32 = 0x00ff_fffe;
 
 fn nic_config(candidate: &Candidate) -> NicConfig {
     NicConfig { path_mtu_max: candidate.port().mtu, ..NicConfig::default() }
+}
+
+/// The bad link that `FEROCE_LINK` asks for, if it does.
+fn impairment() -> Result<Option<Impairment>, OpenError> {
+    match std::env::var("FEROCE_LINK") {
+        Ok(text) if !text.trim().is_empty() => {
+            text.parse().map(Some).map_err(|error| OpenError::Link(format!("{error}")))
+        }
+        _ => Ok(None),
+    }
 }
 
 const fn affiliation(event: &AsyncEvent) -> Result<Qpn, SrqId> {

@@ -105,10 +105,11 @@ impl Worker {
     fn run(mut self) {
         while !self.shared.stop.load(Ordering::SeqCst) {
             let Some(device) = self.device.upgrade() else { return };
-            if !device.is_polled(clock::now(), POLL_FRESH) {
+            let polled = device.was_polled();
+            if !polled {
                 self.work(&device);
             }
-            let plan = self.plan(&device);
+            let plan = self.plan(&device, polled);
             drop(device);
             self.wait(&plan);
         }
@@ -128,10 +129,10 @@ impl Worker {
 
     /// Decides how to wait. What it decides on is published first and looked at afterwards, so
     /// that a change between the two is seen here or wakes the thread.
-    fn plan(&self, device: &Device) -> Plan {
-        self.shared.staying_out.store(true, Ordering::SeqCst);
+    fn plan(&self, device: &Device, polled: bool) -> Plan {
         let now = clock::now();
-        if device.is_polled(now, POLL_FRESH) {
+        self.shared.staying_out.store(polled, Ordering::SeqCst);
+        if polled && !device.lives_by_events(now) {
             let until = now + POLL_FRESH;
             self.shared.wakes_at.store(until.nanos(), Ordering::SeqCst);
             return Plan { packets: false, until: Some(until) };

@@ -13,9 +13,9 @@ pub const QUARANTINE_SLOTS: usize = 256;
 /// Null and address-space regions are longer, because nothing points into them directly.
 pub const REGION_BYTES_MAX: u64 = isize::MAX as u64;
 
-/// Bytes of one piece of device memory: it stands for the small on-chip memory of an adapter
-/// (hardware offers 0.1 to 1 MiB) but is ordinary memory of this process, so it is bounded.
-pub const DEVICE_MEMORY_BYTES_MAX: usize = 1 << 20;
+/// Bytes of one piece of device memory: it is ordinary memory of this process, zeroed when it is
+/// made, so that a mistaken size must not take the machine down.
+pub const DEVICE_MEMORY_BYTES_MAX: usize = 1 << 30;
 
 /// Largest alignment of device memory, in bytes: the largest page size of a Linux machine.
 pub const DEVICE_MEMORY_ALIGN_MAX: usize = 1 << 16;
