@@ -61,7 +61,12 @@ pub(crate) struct Mark {
 
 impl<'t> Batch<'t> {
     pub(crate) fn new(storage: &mut Storage) -> Self {
-        let Storage { mut arena, pieces, in_place, gathered } = std::mem::take(storage);
+        let Storage {
+            mut arena,
+            pieces,
+            in_place,
+            gathered,
+        } = std::mem::take(storage);
         arena.reserve(ARENA_BYTES);
         Self {
             arena,

@@ -8,7 +8,8 @@ use feroce_netio::{Datagram, Destination, Net, SendError, Verdict};
 use feroce_obs::pcapng::{Capture, Direction};
 use feroce_proto::{
     AsyncEvent, AtomicOperation, BindRequest, Completion, CqId, Envelope, Host, Instant,
-    LocalFault, Nic, Path, Payload, PdId, RemoteAccess, RemoteFault, RemoteRange, Sge, TransmitError,
+    LocalFault, Nic, Path, Payload, PdId, RemoteAccess, RemoteFault, RemoteRange, Sge,
+    TransmitError,
 };
 use feroce_wire::{Address, Headers, MULTICAST_QPN, Packet, Qpn, ROCE_V2_PORT, icrc, pad_len};
 use slab::Slab;
@@ -170,8 +171,25 @@ impl Core {
     }
 
     fn receive(&mut self, now: Instant, everywhere: bool) -> bool {
-        let Self { nic, mem, net, cqs, events, fired, counters, capture, slot, .. } = self;
-        let mut effects = Effects { mem, cqs, events, fired, wire: None };
+        let Self {
+            nic,
+            mem,
+            net,
+            cqs,
+            events,
+            fired,
+            counters,
+            capture,
+            slot,
+            ..
+        } = self;
+        let mut effects = Effects {
+            mem,
+            cqs,
+            events,
+            fired,
+            wire: None,
+        };
         let mut run = Run::default();
         let sink = |datagram: Datagram<'_>| {
             let Some((address, packet)) = admit(&datagram, &mut run, counters, capture.as_mut())
@@ -187,7 +205,11 @@ impl Core {
             nic.handle_packet(now, &address, &packet, &mut effects);
             Verdict::Done
         };
-        let received = if everywhere { net.receive_ready(sink) } else { net.receive(sink) };
+        let received = if everywhere {
+            net.receive_ready(sink)
+        } else {
+            net.receive(sink)
+        };
         match received {
             Ok(count) => count > 0,
             Err(error) => {
@@ -229,7 +251,13 @@ fn admit<'a>(
     };
     run.next_id = id.wrapping_add(1);
     if let Some(capture) = capture {
-        capture.record(Direction::In, &flow_with_id(flow, id), datagram.traffic_class, datagram.hop_limit, datagram.bytes);
+        capture.record(
+            Direction::In,
+            &flow_with_id(flow, id),
+            datagram.traffic_class,
+            datagram.hop_limit,
+            datagram.bytes,
+        );
     }
     let address = Address {
         source: datagram.source.ip(),
@@ -273,7 +301,13 @@ struct Wire<'t, 'c> {
 
 impl<'t> Wire<'t, '_> {
     fn flush(&mut self) {
-        let Self { net, batch, counters, waited, .. } = self;
+        let Self {
+            net,
+            batch,
+            counters,
+            waited,
+            ..
+        } = self;
         batch.flush(|to, fragments, segment_len, segments| {
             let destination = destination(to);
             loop {
@@ -308,7 +342,11 @@ impl<'t> Wire<'t, '_> {
         let payload_len = payload_len(&payload);
         let pad = usize::from(pad_len(payload_len));
         let len = headers.as_bytes().len() + payload_len + pad + icrc::LEN;
-        let pieces = 2 + if let Payload::Gather(_, sges) = payload { 2 * sges.len() } else { 0 };
+        let pieces = 2 + if let Payload::Gather(_, sges) = payload {
+            2 * sges.len()
+        } else {
+            0
+        };
         if !self.batch.accepts(to, len, pieces) {
             self.flush();
             // Later packets would overtake those that went before the way was known.
@@ -332,7 +370,13 @@ impl<'t> Wire<'t, '_> {
         self.batch.stage(&sum.finish());
         if let Some(capture) = &mut self.capture {
             let packet = self.batch.staged_since(mark);
-            capture.record(Direction::Out, &flow, to.traffic_class, to.hop_limit, packet);
+            capture.record(
+                Direction::Out,
+                &flow,
+                to.traffic_class,
+                to.hop_limit,
+                packet,
+            );
         }
         self.batch.finish_packet(len);
         self.counters.sent_packets += 1;
@@ -389,8 +433,8 @@ impl<'t> Wire<'t, '_> {
             Payload::Remote(range) if range.length > 0 => {
                 // The program may change what a peer reads at any time: the sum must be over
                 // the bytes that are sent, so they are copied first.
-                let grant = remote(mem, &range, mem::Access::REMOTE_READ)
-                    .map_err(TransmitError::Remote)?;
+                let grant =
+                    remote(mem, &range, mem::Access::REMOTE_READ).map_err(TransmitError::Remote)?;
                 let bytes = self
                     .batch
                     .stage_with(|arena| grant.append_to(arena))
@@ -407,7 +451,11 @@ fn destination(to: &Envelope) -> Destination {
     Destination {
         source: to.source,
         destination: to.destination,
-        slot: if to.dest_qp == MULTICAST_QPN { None } else { Some(crate::slot_of(to.dest_qp)) },
+        slot: if to.dest_qp == MULTICAST_QPN {
+            None
+        } else {
+            Some(crate::slot_of(to.dest_qp))
+        },
         traffic_class: to.traffic_class,
         hop_limit: to.hop_limit,
         flow_label: to.flow_label,
@@ -431,8 +479,18 @@ fn local<'t>(
     len: u32,
     access: mem::LocalUse,
 ) -> Result<mem::Grant<'t>, LocalFault> {
-    let address = sge.address.checked_add(u64::from(offset)).ok_or(LocalFault)?;
-    mem.local(mem::PdId(pd.0), mem::Key(sge.lkey), address, len as usize, access).map_err(|fault| {
+    let address = sge
+        .address
+        .checked_add(u64::from(offset))
+        .ok_or(LocalFault)?;
+    mem.local(
+        mem::PdId(pd.0),
+        mem::Key(sge.lkey),
+        address,
+        len as usize,
+        access,
+    )
+    .map_err(|fault| {
         log::debug!("{fault}");
         LocalFault
     })
@@ -445,12 +503,18 @@ fn remote<'t>(
 ) -> Result<mem::Grant<'t>, RemoteFault> {
     let len = usize::try_from(range.length).map_err(|_| RemoteFault)?;
     let pd = mem::PdId(range.pd.0);
-    mem.remote(pd, range.qpn.value(), mem::Key(range.rkey), range.address, len, access).map_err(
-        |fault| {
-            log::debug!("{fault}");
-            RemoteFault
-        },
+    mem.remote(
+        pd,
+        range.qpn.value(),
+        mem::Key(range.rkey),
+        range.address,
+        len,
+        access,
     )
+    .map_err(|fault| {
+        log::debug!("{fault}");
+        RemoteFault
+    })
 }
 
 const fn access_of(access: RemoteAccess) -> mem::Access {
@@ -506,7 +570,11 @@ impl Host for Effects<'_, '_> {
                 .map_err(|_| LocalFault)?;
             data = rest;
         }
-        if data.is_empty() { Ok(()) } else { Err(LocalFault) }
+        if data.is_empty() {
+            Ok(())
+        } else {
+            Err(LocalFault)
+        }
     }
 
     fn check(&mut self, range: &RemoteRange, access: RemoteAccess) -> Result<(), RemoteFault> {
@@ -521,7 +589,9 @@ impl Host for Effects<'_, '_> {
         if data.is_empty() {
             return Ok(());
         }
-        remote(self.mem, range, mem::Access::REMOTE_WRITE)?.write(data).map_err(|_| RemoteFault)
+        remote(self.mem, range, mem::Access::REMOTE_WRITE)?
+            .write(data)
+            .map_err(|_| RemoteFault)
     }
 
     fn atomic(
@@ -586,7 +656,11 @@ impl Host for Effects<'_, '_> {
             pd: mem::PdId(pd.0),
             qp: qpn.value(),
             window: mem::Key(request.window),
-            window_type: if request.type_2 { mem::WindowType::Two } else { mem::WindowType::One },
+            window_type: if request.type_2 {
+                mem::WindowType::Two
+            } else {
+                mem::WindowType::One
+            },
             // The low byte of the key that the program chose.
             tag: request.window.to_le_bytes()[0],
             region: mem::Key(request.region),
@@ -601,12 +675,21 @@ impl Host for Effects<'_, '_> {
     }
 
     fn complete(&mut self, cq: CqId, completion: Completion) {
-        let Some(queue) = self.cqs.get(cq.0 as usize) else { return };
-        let entry = Stamped { completion, realtime_nanos: crate::clock::realtime_nanos() };
+        let Some(queue) = self.cqs.get(cq.0 as usize) else {
+            return;
+        };
+        let entry = Stamped {
+            completion,
+            realtime_nanos: crate::clock::realtime_nanos(),
+        };
         let (shown, fired) = queue.push(entry);
         *self.fired += u32::from(fired);
         if shown == Shown::Overrun {
-            log::error!("completion queue {} overran its {} entries", cq.0, queue.capacity());
+            log::error!(
+                "completion queue {} overran its {} entries",
+                cq.0,
+                queue.capacity()
+            );
             self.events.push(DeviceEvent::CqError(cq));
         }
     }

@@ -64,7 +64,11 @@ impl Cq {
             overrun: false,
             silent: false,
         };
-        Self { id, ring: Mutex::new(ring), channel }
+        Self {
+            id,
+            ring: Mutex::new(ring),
+            channel,
+        }
     }
 
     /// Its name towards the protocol.
@@ -145,7 +149,9 @@ impl Cq {
 
     /// Removes completions of a queue pair that is destroyed or reset.
     pub(crate) fn forget(&self, qpn: feroce_wire::Qpn) {
-        self.ring().entries.retain(|entry| entry.completion.qpn != qpn);
+        self.ring()
+            .entries
+            .retain(|entry| entry.completion.qpn != qpn);
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {

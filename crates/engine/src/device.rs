@@ -1,24 +1,19 @@
 //! A device: one interface, opened once per process, shared by all contexts on it.
 
-use crate::core::{Core, Counters, Effects};
+use crate::core::{Core, Counters};
 use crate::cq::{Channel, Cq, Notify, Stamped};
 use crate::discover::{Candidate, GID_TABLE_LEN, Gid, PortInfo, candidates, port_of};
 use crate::events::EventQueue;
+use crate::ids::Ids;
+use crate::listeners::Listeners;
 use crate::service::Service;
-use crate::{QPN_INDEX_BITS, clock, statistics};
+use crate::{clock, statistics};
 use feroce_mem as mem;
 use feroce_netio::lossy::Impairment;
 use feroce_netio::{Interface, Net, NetConfig, Slot, SlotError};
 use feroce_obs::pcapng::Capture;
-use feroce_proto::{
-    AsyncEvent, AttributeMask, CqId, CreateError, Instant, ModifyError, Nic, NicConfig, PdId,
-    PostError, QpAttributes, QpInit, RecvRequest, SendRequest, SrqId, SrqInit,
-    XrcdId,
-};
-use feroce_wire::Qpn;
-use std::collections::{BTreeMap, VecDeque};
+use feroce_proto::{AsyncEvent, CqId, Instant, Nic, NicConfig, PdId, XrcdId};
 use std::io;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::Duration;
@@ -75,37 +70,6 @@ pub enum OpenError {
     System(#[from] io::Error),
 }
 
-/// Why a call on a queue pair failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum QpError {
-    /// All numbers of this process are taken.
-    #[error("the limit of {0} queue pairs of one process is reached")]
-    TooMany(u32),
-    /// Creation refused.
-    #[error(transparent)]
-    Create(#[from] CreateError),
-    /// Modification refused.
-    #[error(transparent)]
-    Modify(#[from] ModifyError),
-    /// No such queue pair.
-    #[error("{0:?} does not exist")]
-    Unknown(Qpn),
-}
-
-/// Which request of a list was refused, and why. Those before it are posted.
-#[derive(Debug, thiserror::Error)]
-#[error("work request {index} of the list refused: {error}")]
-pub struct PostListError {
-    /// Position in the list, from 0.
-    pub index: usize,
-    /// The reason.
-    pub error: PostError,
-}
-
-/// Queue pairs of one process: the index part of the number, less index 0 and 1.
-pub(crate) const QPS_MAX: u32 = (1 << QPN_INDEX_BITS) - 2;
-
 /// An opened interface.
 pub struct Device {
     name: String,
@@ -127,26 +91,9 @@ pub struct Device {
     reported: AtomicBool,
 }
 
-struct Ids {
-    slot: u16,
-    free_qpns: VecDeque<u32>,
-    next_qpn: u32,
-    next_pd: u32,
-    next_srq: u32,
-    next_xrcd: u32,
-}
-
 struct Port {
     interface: Interface,
     gids: [Option<Gid>; GID_TABLE_LEN],
-}
-
-#[derive(Default)]
-struct Listeners {
-    all: Vec<Weak<DeviceEvents>>,
-    by_qp: BTreeMap<Qpn, Weak<DeviceEvents>>,
-    by_srq: BTreeMap<SrqId, Weak<DeviceEvents>>,
-    by_cq: BTreeMap<CqId, Weak<DeviceEvents>>,
 }
 
 /// A program that asked for an event this recently will ask again: the service thread keeps
@@ -179,9 +126,14 @@ impl Device {
         let candidate = candidates()?
             .into_iter()
             .find(|candidate| candidate.name == name)
-            .ok_or_else(|| OpenError::Unknown { name: name.to_owned() })?;
+            .ok_or_else(|| OpenError::Unknown {
+                name: name.to_owned(),
+            })?;
         if let Some(reason) = candidate.left_out {
-            return Err(OpenError::LeftOut { name: name.to_owned(), reason });
+            return Err(OpenError::LeftOut {
+                name: name.to_owned(),
+                reason,
+            });
         }
         let slot = Slot::claim()?;
         let number = slot.number();
@@ -216,15 +168,11 @@ impl Device {
             polled: AtomicBool::new(false),
             armed: AtomicU32::new(0),
             last_arm: AtomicU64::new(0),
-            ids: Mutex::new(Ids {
-                slot,
-                free_qpns: VecDeque::new(),
-                next_qpn: 2,
-                next_pd: 1,
-                next_srq: 1,
-                next_xrcd: 1,
+            ids: Mutex::new(Ids::new(slot)),
+            port: Mutex::new(Port {
+                interface: candidate.interface,
+                gids,
             }),
-            port: Mutex::new(Port { interface: candidate.interface, gids }),
             listeners: Mutex::new(Listeners::default()),
             service: OnceLock::new(),
             reported: AtomicBool::new(false),
@@ -285,16 +233,12 @@ impl Device {
 
     /// A new protection domain.
     pub fn alloc_pd(&self) -> PdId {
-        let mut ids = self.ids();
-        ids.next_pd += 1;
-        PdId(ids.next_pd - 1)
+        self.ids().take_pd()
     }
 
     /// A new XRC domain.
     pub fn alloc_xrcd(&self) -> XrcdId {
-        let mut ids = self.ids();
-        ids.next_xrcd += 1;
-        XrcdId(ids.next_xrcd - 1)
+        self.ids().take_xrcd()
     }
 
     /// Runs `call` on the memory table.
@@ -380,212 +324,6 @@ impl Device {
         self.finish(core);
     }
 
-    /// A new queue pair in state RESET.
-    ///
-    /// # Errors
-    /// [`QpError::TooMany`] or [`QpError::Create`].
-    pub fn create_qp(&self, init: QpInit, events: &Arc<DeviceEvents>) -> Result<Qpn, QpError> {
-        let qpn = self.ids().take_qpn().ok_or(QpError::TooMany(QPS_MAX))?;
-        let created = self.lock().nic.create_qp(qpn, init);
-        if let Err(error) = created {
-            self.ids().free_qpns.push_back(qpn.value());
-            return Err(error.into());
-        }
-        self.listeners().by_qp.insert(qpn, Arc::downgrade(events));
-        Ok(qpn)
-    }
-
-    /// Destroys a queue pair: no completion of it appears afterwards.
-    ///
-    /// # Errors
-    /// [`QpError::Unknown`].
-    pub fn destroy_qp(&self, qpn: Qpn) -> Result<(), QpError> {
-        let mut core = self.lock();
-        core.nic.destroy_qp(qpn).map_err(|_| QpError::Unknown(qpn))?;
-        core.mem.release_qp(qpn.value());
-        for (_, cq) in &core.cqs {
-            cq.forget(qpn);
-        }
-        drop(core);
-        let mut listeners = self.listeners();
-        if let Some(events) = listeners.by_qp.remove(&qpn).and_then(|events| events.upgrade()) {
-            events.retain(|event| !concerns_qp(event, qpn));
-        }
-        drop(listeners);
-        self.ids().free_qpns.push_back(qpn.value());
-        Ok(())
-    }
-
-    /// Changes attributes of a queue pair.
-    ///
-    /// # Errors
-    /// [`QpError::Modify`] names the attribute or transition.
-    pub fn modify_qp(
-        &self,
-        qpn: Qpn,
-        attributes: &QpAttributes,
-        mask: AttributeMask,
-    ) -> Result<(), QpError> {
-        let now = clock::now();
-        let mut core = self.lock();
-        let done =
-            core.with_nic(|nic, effects| nic.modify_qp(now, qpn, attributes, mask, effects));
-        if done.is_ok()
-            && mask.contains(AttributeMask::STATE)
-            && attributes.state == feroce_proto::QpState::Reset
-        {
-            for (_, cq) in &core.cqs {
-                cq.forget(qpn);
-            }
-        }
-        if done.is_ok()
-            && mask.contains(AttributeMask::AV)
-            && let Some(path) = attributes.path
-        {
-            core.meet(&path, attributes.dest_qpn);
-        }
-        core.transmit(now);
-        self.finish(core);
-        Ok(done?)
-    }
-
-    /// Attributes of a queue pair and how it was created.
-    ///
-    /// # Errors
-    /// [`QpError::Unknown`].
-    pub fn query_qp(&self, qpn: Qpn) -> Result<(QpAttributes, QpInit), QpError> {
-        self.lock().nic.query_qp(qpn).ok_or(QpError::Unknown(qpn))
-    }
-
-    /// Posts send requests in order and transmits what may be transmitted. `requests` runs under
-    /// the device's lock: it must not call the device.
-    ///
-    /// # Errors
-    /// [`PostListError`] names the first that was refused; earlier ones are posted.
-    pub fn post_send(
-        &self,
-        qpn: Qpn,
-        requests: impl IntoIterator<Item = SendRequest>,
-    ) -> Result<(), PostListError> {
-        let now = clock::now();
-        let mut core = self.lock();
-        let mut result = Ok(());
-        for (index, request) in requests.into_iter().enumerate() {
-            let posted =
-                core.with_nic(|nic, effects| nic.post_send(now, qpn, request, effects));
-            if let Err(error) = posted {
-                result = Err(PostListError { index, error });
-                break;
-            }
-        }
-        core.transmit(now);
-        self.finish(core);
-        result
-    }
-
-    /// Posts receive requests in order.
-    ///
-    /// # Errors
-    /// [`PostListError`] names the first that was refused; earlier ones are posted.
-    pub fn post_recv(
-        &self,
-        qpn: Qpn,
-        requests: impl IntoIterator<Item = RecvRequest>,
-    ) -> Result<(), PostListError> {
-        let now = clock::now();
-        self.post_each(requests, |nic, request, effects| nic.post_recv(now, qpn, request, effects))
-    }
-
-    /// Posts receive requests to a shared receive queue, in order.
-    ///
-    /// # Errors
-    /// [`PostListError`] names the first that was refused; earlier ones are posted.
-    pub fn post_srq_recv(
-        &self,
-        srq: SrqId,
-        requests: impl IntoIterator<Item = RecvRequest>,
-    ) -> Result<(), PostListError> {
-        self.post_each(requests, |nic, request, _| nic.post_srq_recv(srq, request))
-    }
-
-    fn post_each(
-        &self,
-        requests: impl IntoIterator<Item = RecvRequest>,
-        mut post: impl FnMut(&mut Nic, RecvRequest, &mut Effects<'_, '_>) -> Result<(), PostError>,
-    ) -> Result<(), PostListError> {
-        let mut core = self.lock();
-        let mut result = Ok(());
-        for (index, request) in requests.into_iter().enumerate() {
-            let posted = core.with_nic(|nic, effects| post(nic, request, effects));
-            if let Err(error) = posted {
-                result = Err(PostListError { index, error });
-                break;
-            }
-        }
-        self.finish(core);
-        result
-    }
-
-    /// A new shared receive queue.
-    ///
-    /// # Errors
-    /// [`CreateError`].
-    pub fn create_srq(
-        &self,
-        init: SrqInit,
-        events: &Arc<DeviceEvents>,
-    ) -> Result<SrqId, CreateError> {
-        let id = {
-            let mut ids = self.ids();
-            ids.next_srq = (ids.next_srq % SRQ_NUMBER_MAX) + 1;
-            SrqId(ids.next_srq)
-        };
-        self.lock().nic.create_srq(id, init)?;
-        self.listeners().by_srq.insert(id, Arc::downgrade(events));
-        Ok(id)
-    }
-
-    /// Runs `call` on the protocol: queries and rare changes.
-    pub fn with_nic<R>(&self, call: impl FnOnce(&mut Nic) -> R) -> R {
-        let mut core = self.lock();
-        let result = call(&mut core.nic);
-        self.finish(core);
-        result
-    }
-
-    /// Forgets who listens to a shared receive queue.
-    pub fn forget_srq(&self, id: SrqId) {
-        self.listeners().by_srq.remove(&id);
-    }
-
-    /// Joins the IP group of a multicast GID and attaches the queue pair to it.
-    ///
-    /// # Errors
-    /// What the kernel said to the join.
-    pub fn attach_multicast(&self, qpn: Qpn, group: IpAddr) -> io::Result<()> {
-        let mut core = self.lock();
-        let Core { nic, net, .. } = &mut *core;
-        nic.attach_multicast(qpn, group).map_err(io::Error::other)?;
-        if let Err(error) = net.join(group) {
-            // Attached just now.
-            let _ = nic.detach_multicast(qpn, group);
-            return Err(io::Error::other(error));
-        }
-        Ok(())
-    }
-
-    /// Detaches the queue pair; leaves the IP group with the last one.
-    ///
-    /// # Errors
-    /// If it was not attached.
-    pub fn detach_multicast(&self, qpn: Qpn, group: IpAddr) -> io::Result<()> {
-        let mut core = self.lock();
-        let Core { nic, net, .. } = &mut *core;
-        nic.detach_multicast(qpn, group).map_err(io::Error::other)?;
-        net.leave(group);
-        Ok(())
-    }
-
     /// Waits for the lock; a polling thread steps aside meanwhile.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
         if let Ok(core) = self.core.try_lock() {
@@ -625,24 +363,6 @@ impl Device {
         self.armed.load(Ordering::SeqCst) > 0 || now.since(last_arm) < EVENT_HABIT
     }
 
-    pub(crate) fn deliver(&self, event: DeviceEvent) {
-        let listeners = self.listeners();
-        let one = match event {
-            DeviceEvent::Affiliated(event) => match affiliation(&event) {
-                Ok(qpn) => listeners.by_qp.get(&qpn),
-                Err(srq) => listeners.by_srq.get(&srq),
-            },
-            DeviceEvent::CqError(cq) => listeners.by_cq.get(&cq),
-            _ => {
-                listeners.all.iter().filter_map(Weak::upgrade).for_each(|queue| queue.push(event));
-                return;
-            }
-        };
-        if let Some(queue) = one.and_then(Weak::upgrade) {
-            queue.push(event);
-        }
-    }
-
     /// Takes over a changed interface: addresses come and go, the link goes up and down.
     pub(crate) fn interface_changed(&self, interface: Option<Interface>) {
         let Some(interface) = interface else {
@@ -672,7 +392,9 @@ impl Device {
             if port.gids.contains(&Some(address)) {
                 continue;
             }
-            let Some(entry) = port.gids.iter_mut().find(|entry| entry.is_none()) else { break };
+            let Some(entry) = port.gids.iter_mut().find(|entry| entry.is_none()) else {
+                break;
+            };
             match core.net.add_address(address) {
                 Ok(()) => {
                     *entry = Some(address);
@@ -688,11 +410,15 @@ impl Device {
             self.deliver(DeviceEvent::GidChange);
         }
         if was_up != is_up {
-            self.deliver(if is_up { DeviceEvent::PortActive } else { DeviceEvent::PortError });
+            self.deliver(if is_up {
+                DeviceEvent::PortActive
+            } else {
+                DeviceEvent::PortError
+            });
         }
     }
 
-    fn ids(&self) -> MutexGuard<'_, Ids> {
+    pub(crate) fn ids(&self) -> MutexGuard<'_, Ids> {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -700,8 +426,10 @@ impl Device {
         self.port.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn listeners(&self) -> MutexGuard<'_, Listeners> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn listeners(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -713,53 +441,26 @@ impl Drop for Device {
 
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Device").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Device")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
-
-impl Ids {
-    /// The next number: fresh ones first, then the one that has been free for the longest, so that
-    /// late packets to a destroyed queue pair find nobody.
-    fn take_qpn(&mut self) -> Option<Qpn> {
-        if self.next_qpn < 1 << QPN_INDEX_BITS {
-            let index = self.next_qpn;
-            self.next_qpn += 1;
-            return Some(Qpn::new(u32::from(self.slot) << QPN_INDEX_BITS | index));
-        }
-        self.free_qpns.pop_front().map(Qpn::new)
-    }
-}
-
-/// SRQ numbers have 24 bits.
-const SRQ_NUMBER_MAX: u32 = 0x00ff_fffe;
 
 fn nic_config(candidate: &Candidate) -> NicConfig {
-    NicConfig { path_mtu_max: candidate.port().mtu, ..NicConfig::default() }
+    NicConfig {
+        path_mtu_max: candidate.port().mtu,
+        ..NicConfig::default()
+    }
 }
 
 /// The bad link that `FEROCE_LINK` asks for, if it does.
 fn impairment() -> Result<Option<Impairment>, OpenError> {
     match std::env::var("FEROCE_LINK") {
-        Ok(text) if !text.trim().is_empty() => {
-            text.parse().map(Some).map_err(|error| OpenError::Link(format!("{error}")))
-        }
+        Ok(text) if !text.trim().is_empty() => text
+            .parse()
+            .map(Some)
+            .map_err(|error| OpenError::Link(format!("{error}"))),
         _ => Ok(None),
     }
-}
-
-const fn affiliation(event: &AsyncEvent) -> Result<Qpn, SrqId> {
-    match *event {
-        AsyncEvent::QpFatal(qpn)
-        | AsyncEvent::QpRequestError(qpn)
-        | AsyncEvent::QpAccessError(qpn)
-        | AsyncEvent::CommunicationEstablished(qpn)
-        | AsyncEvent::SqDrained(qpn)
-        | AsyncEvent::PathMigrated(qpn)
-        | AsyncEvent::QpLastWqeReached(qpn) => Ok(qpn),
-        AsyncEvent::SrqLimitReached(srq) | AsyncEvent::SrqError(srq) => Err(srq),
-    }
-}
-
-fn concerns_qp(event: &DeviceEvent, qpn: Qpn) -> bool {
-    matches!(event, DeviceEvent::Affiliated(event) if affiliation(event) == Ok(qpn))
 }

@@ -53,12 +53,24 @@ impl Candidate {
                 [0x02, 0xfe, a, b, c, d]
             }
         };
-        [mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]]
+        [
+            mac[0] ^ 2,
+            mac[1],
+            mac[2],
+            0xff,
+            0xfe,
+            mac[3],
+            mac[4],
+            mac[5],
+        ]
     }
 }
 
 pub(crate) fn port_of(interface: &Interface) -> PortInfo {
-    PortInfo { active: interface.up, mtu: mtu_for(interface.mtu) }
+    PortInfo {
+        active: interface.up,
+        mtu: mtu_for(interface.mtu),
+    }
 }
 
 /// The largest path MTU whose packets fit an interface MTU (annex A17.9.1 leaves 256 as floor).
@@ -78,17 +90,30 @@ fn mtu_for(interface_mtu: u32) -> Mtu {
 /// # Errors
 /// If the kernel does not tell its interfaces.
 pub fn candidates() -> io::Result<Vec<Candidate>> {
-    let wanted = std::env::var("FEROCE_DEVICE").ok().filter(|list| !list.is_empty());
+    let wanted = std::env::var("FEROCE_DEVICE")
+        .ok()
+        .filter(|list| !list.is_empty());
     let mut found: Vec<Candidate> = interfaces()?
         .into_iter()
         .map(|interface| {
             let name = format!("roce_{}", interface.name);
             let gids = usable_addresses(&interface);
             let left_out = reason_against(&interface, &gids, &name, wanted.as_deref());
-            Candidate { name, interface, gids, left_out }
+            Candidate {
+                name,
+                interface,
+                gids,
+                left_out,
+            }
         })
         .collect();
-    found.sort_by_key(|c| (c.left_out.is_some(), c.interface.loopback, c.interface.index));
+    found.sort_by_key(|c| {
+        (
+            c.left_out.is_some(),
+            c.interface.loopback,
+            c.interface.index,
+        )
+    });
     Ok(found)
 }
 
@@ -105,7 +130,10 @@ fn reason_against(
         return Some("the interface has no usable IPv4 or IPv6 address".into());
     }
     if mtu_for(interface.mtu).bytes() + OVERHEAD_BYTES > interface.mtu {
-        return Some(format!("the interface's MTU of {} bytes is too small", interface.mtu));
+        return Some(format!(
+            "the interface's MTU of {} bytes is too small",
+            interface.mtu
+        ));
     }
     match wanted {
         Some(list) if !list.split(',').any(|item| item.trim() == name) => {

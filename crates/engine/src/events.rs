@@ -24,7 +24,10 @@ impl<T> EventQueue<T> {
     pub fn new() -> std::io::Result<Self> {
         // One read takes one event: semaphore mode.
         let ready = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?;
-        Ok(Self { queue: Mutex::new(VecDeque::new()), ready })
+        Ok(Self {
+            queue: Mutex::new(VecDeque::new()),
+            ready,
+        })
     }
 
     /// The descriptor to wait on.
@@ -93,7 +96,10 @@ pub const EVENTS_MAX: usize = 65_536;
 pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 

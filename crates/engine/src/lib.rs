@@ -15,17 +15,19 @@ mod cq;
 mod device;
 mod discover;
 mod events;
+mod ids;
+mod listeners;
+mod queues;
 mod service;
 mod statistics;
 
 pub use crate::core::Counters;
 pub use cq::{Channel, Cq, Notify, Stamped};
-pub use device::{Device, DeviceEvent, DeviceEvents, OpenError, PostListError, QpError};
-pub use discover::{
-    Candidate, GID_TABLE_LEN, Gid, PortInfo, candidates, gid_address, gid_bytes,
-};
-pub use statistics::report_statistics;
+pub use device::{Device, DeviceEvent, DeviceEvents, OpenError};
+pub use discover::{Candidate, GID_TABLE_LEN, Gid, PortInfo, candidates, gid_address, gid_bytes};
 pub use events::{EVENTS_MAX, EventQueue};
+pub use queues::{PostListError, QpError};
+pub use statistics::report_statistics;
 
 use feroce_wire::Qpn;
 

@@ -3,8 +3,8 @@
 //! It waits for packets, for the next timer and for the program. While the program polls, it stays
 //! out of the way.
 
-use crate::device::Device;
 use crate::clock;
+use crate::device::Device;
 use feroce_netio::{Monitor, interfaces};
 use feroce_proto::Instant;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -57,7 +57,10 @@ impl Service {
             .name("feroce".into())
             .stack_size(256 * 1024)
             .spawn(move || worker.run())?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
     }
 
     /// Makes the thread look again.
@@ -104,7 +107,9 @@ struct Worker {
 impl Worker {
     fn run(mut self) {
         while !self.shared.stop.load(Ordering::SeqCst) {
-            let Some(device) = self.device.upgrade() else { return };
+            let Some(device) = self.device.upgrade() else {
+                return;
+            };
             let polled = device.was_polled();
             if !polled {
                 self.work(&device);
@@ -135,13 +140,21 @@ impl Worker {
         if polled && !device.lives_by_events(now) {
             let until = now + POLL_FRESH;
             self.shared.wakes_at.store(until.nanos(), Ordering::SeqCst);
-            return Plan { packets: false, until: Some(until) };
+            return Plan {
+                packets: false,
+                until: Some(until),
+            };
         }
         self.shared.staying_out.store(false, Ordering::SeqCst);
         self.shared.wakes_at.store(u64::MAX, Ordering::SeqCst);
         let due = device.lock().due();
-        self.shared.wakes_at.store(due.map_or(u64::MAX, Instant::nanos), Ordering::SeqCst);
-        Plan { packets: true, until: due }
+        self.shared
+            .wakes_at
+            .store(due.map_or(u64::MAX, Instant::nanos), Ordering::SeqCst);
+        Plan {
+            packets: true,
+            until: due,
+        }
     }
 
     fn wait(&mut self, plan: &Plan) {
@@ -176,7 +189,9 @@ impl Worker {
         if self.monitor.changes().is_empty() {
             return;
         }
-        let Some(device) = self.device.upgrade() else { return };
+        let Some(device) = self.device.upgrade() else {
+            return;
+        };
         match interfaces() {
             Ok(all) => {
                 let ours = all.into_iter().find(|other| other.index == self.interface);

@@ -1,7 +1,7 @@
 //! Completion queues and channels.
 
-use crate::context::{Context, ContextError};
 use crate::Limits;
+use crate::context::{Context, ContextError};
 use feroce_engine::{Channel, Cq, Notify, Stamped};
 use feroce_proto::CqId;
 use std::io;
@@ -20,7 +20,10 @@ pub struct CqOptions {
 impl CqOptions {
     /// A queue without events.
     pub const fn with_capacity(capacity: usize) -> Self {
-        Self { capacity, channel: None }
+        Self {
+            capacity,
+            channel: None,
+        }
     }
 }
 
@@ -32,7 +35,9 @@ pub struct CompletionChannel {
 
 impl CompletionChannel {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { channel: Arc::new(Channel::new()?) })
+        Ok(Self {
+            channel: Arc::new(Channel::new()?),
+        })
     }
 
     /// The descriptor that is readable while events wait.
@@ -78,7 +83,12 @@ impl CompletionQueue {
         let channel = options.channel.map(|channel| channel.channel);
         let device = &context.inner.device;
         let cq = device.create_cq(options.capacity, channel, &context.inner.events);
-        Ok(Self { inner: Arc::new(CqInner { context: context.clone(), cq }) })
+        Ok(Self {
+            inner: Arc::new(CqInner {
+                context: context.clone(),
+                cq,
+            }),
+        })
     }
 
     /// The id that channel and device events name it by.
@@ -100,7 +110,11 @@ impl CompletionQueue {
     /// none. Returns how many.
     #[inline]
     pub fn poll(&self, count: usize, sink: impl FnMut(Stamped)) -> usize {
-        self.inner.context.inner.device.poll_cq(&self.inner.cq, count, sink)
+        self.inner
+            .context
+            .inner
+            .device
+            .poll_cq(&self.inner.cq, count, sink)
     }
 
     /// Takes one completion, if there is one.
@@ -112,8 +126,16 @@ impl CompletionQueue {
 
     /// Asks for an event at the next completion (or the next solicited one).
     pub fn request_notify(&self, solicited_only: bool) {
-        let notify = if solicited_only { Notify::Solicited } else { Notify::Any };
-        self.inner.context.inner.device.arm_cq(&self.inner.cq, notify);
+        let notify = if solicited_only {
+            Notify::Solicited
+        } else {
+            Notify::Any
+        };
+        self.inner
+            .context
+            .inner
+            .device
+            .arm_cq(&self.inner.cq, notify);
     }
 
     /// Changes the capacity.
@@ -134,7 +156,11 @@ impl CompletionQueue {
 
     /// Withdraws its events from its channel and raises no more: it is about to go.
     pub fn forget_events(&self) {
-        self.inner.context.inner.device.forget_cq_events(&self.inner.cq);
+        self.inner
+            .context
+            .inner
+            .device
+            .forget_cq_events(&self.inner.cq);
     }
 
     /// Whether queue pairs or others still use it.
@@ -146,7 +172,11 @@ impl CompletionQueue {
 fn check_capacity(capacity: usize) -> Result<(), ContextError> {
     let limit = u64::from(Limits::DEVICE.max_cqe);
     if capacity == 0 || capacity as u64 > limit {
-        return Err(ContextError::Limit { what: "cqe", asked: capacity as u64, limit });
+        return Err(ContextError::Limit {
+            what: "cqe",
+            asked: capacity as u64,
+            limit,
+        });
     }
     Ok(())
 }

@@ -50,7 +50,9 @@ impl Context {
         let device = Device::open(name)?;
         let events = Arc::new(DeviceEvents::new()?);
         device.add_listener(&events);
-        Ok(Self { inner: Arc::new(ContextInner { device, events }) })
+        Ok(Self {
+            inner: Arc::new(ContextInner { device, events }),
+        })
     }
 
     /// The device's name.

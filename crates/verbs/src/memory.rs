@@ -39,7 +39,12 @@ const BUFFER_ALIGN: usize = 4096;
 impl ProtectionDomain {
     pub(crate) fn new(context: &Context) -> Self {
         let id = context.inner.device.alloc_pd();
-        Self { inner: Arc::new(PdInner { context: context.clone(), id }) }
+        Self {
+            inner: Arc::new(PdInner {
+                context: context.clone(),
+                id,
+            }),
+        }
     }
 
     /// Its context.
@@ -70,7 +75,11 @@ impl ProtectionDomain {
         let pd = feroce_mem::PdId(self.inner.id.0);
         let device = &self.inner.context.inner.device;
         let key = device.with_memory(|table| table.register(pd, memory, iova, access))?;
-        Ok(MemoryRegion { pd: self.clone(), key, closed: false })
+        Ok(MemoryRegion {
+            pd: self.clone(),
+            key,
+            closed: false,
+        })
     }
 
     /// Allocates zeroed memory and registers it; its bytes have addresses from 0 on.
@@ -81,7 +90,11 @@ impl ProtectionDomain {
         let memory = DeviceMemory::new(len, BUFFER_ALIGN)?;
         let part = Memory::device(Arc::clone(&memory), 0, len)?;
         let region = self.register(part, 0, access | Access::ZERO_BASED)?;
-        Ok(Buffer { region, memory, len })
+        Ok(Buffer {
+            region,
+            memory,
+            len,
+        })
     }
 
     /// A new memory window.
@@ -92,7 +105,11 @@ impl ProtectionDomain {
         let pd = feroce_mem::PdId(self.inner.id.0);
         let device = &self.inner.context.inner.device;
         let key = device.with_memory(|table| table.alloc_window(pd, window_type))?;
-        Ok(MemoryWindow { pd: self.clone(), key, window_type })
+        Ok(MemoryWindow {
+            pd: self.clone(),
+            key,
+            window_type,
+        })
     }
 
     /// A new queue pair.
@@ -218,7 +235,11 @@ impl Buffer {
 
     /// A scatter/gather entry for a part of it.
     pub const fn sge(&self, offset: u64, length: u32) -> Sge {
-        Sge { address: offset, length, lkey: self.region.lkey() }
+        Sge {
+            address: offset,
+            length,
+            lkey: self.region.lkey(),
+        }
     }
 
     /// Copies bytes out, from `offset`.

@@ -32,7 +32,7 @@ pub enum PathError {
     #[error("source GID index {0} is empty; `feroce devices` lists the GIDs")]
     NoSuchGid(u8),
     /// IPv4 on one side, IPv6 on the other.
-    #[error("source GID {source_gid} and destination GID {destination} are of two address families")]
+    #[error("source GID {source_gid} and destination GID {destination} are of two families")]
     TwoFamilies {
         /// Address of the source GID.
         source_gid: IpAddr,
@@ -56,13 +56,20 @@ pub(crate) fn resolve(device: &Device, request: &PathRequest) -> Result<Path, Pa
         return Err(PathError::Unspecified(destination));
     }
     if source.is_ipv4() != destination.is_ipv4() {
-        return Err(PathError::TwoFamilies { source_gid: source, destination });
+        return Err(PathError::TwoFamilies {
+            source_gid: source,
+            destination,
+        });
     }
     Ok(Path {
         source,
         destination,
         traffic_class: request.traffic_class,
-        hop_limit: if request.hop_limit == 0 { HOP_LIMIT_DEFAULT } else { request.hop_limit },
+        hop_limit: if request.hop_limit == 0 {
+            HOP_LIMIT_DEFAULT
+        } else {
+            request.hop_limit
+        },
         flow_label: request.flow_label & 0x000f_ffff,
         service_level: request.service_level,
         source_gid_index: request.source_gid_index,

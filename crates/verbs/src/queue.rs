@@ -5,8 +5,8 @@ use crate::context::Context;
 use crate::memory::ProtectionDomain;
 use crate::{Limits, PostListError, QpError};
 use feroce_proto::{
-    AttributeMask, CreateError, Mtu, Path, QpAttributes, QpCapabilities, QpInit, QpState,
-    QpType, RecvRequest, SendRequest, SrqAttributes, SrqId, SrqInit, XrcdId,
+    AttributeMask, CreateError, Mtu, Path, QpAttributes, QpCapabilities, QpInit, QpState, QpType,
+    RecvRequest, SendRequest, SrqAttributes, SrqId, SrqInit, XrcdId,
 };
 use feroce_wire::{Psn, Qpn};
 use std::io;
@@ -105,7 +105,11 @@ impl QueuePair {
             ("max_recv_wr", caps.max_recv_wr, limits.max_qp_wr),
             ("max_send_sge", caps.max_send_sge, limits.max_sge),
             ("max_recv_sge", caps.max_recv_sge, limits.max_sge),
-            ("max_inline_data", caps.max_inline_data, limits.max_inline_data),
+            (
+                "max_inline_data",
+                caps.max_inline_data,
+                limits.max_inline_data,
+            ),
         ] {
             if asked > limit {
                 return Err(CreateQpError::Limit { what, asked, limit });
@@ -123,7 +127,13 @@ impl QueuePair {
             signal_all: options.signal_all,
         };
         let qpn = context.device.create_qp(init, &context.events)?;
-        Ok(Self { inner: Arc::new(QpInner { pd: pd.clone(), qpn, options }) })
+        Ok(Self {
+            inner: Arc::new(QpInner {
+                pd: pd.clone(),
+                qpn,
+                options,
+            }),
+        })
     }
 
     /// Its number.
@@ -183,7 +193,8 @@ impl QueuePair {
 
     /// Whether it has joined multicast groups.
     pub fn is_attached(&self) -> bool {
-        self.device().with_nic(|nic| nic.is_attached(self.inner.qpn))
+        self.device()
+            .with_nic(|nic| nic.is_attached(self.inner.qpn))
     }
 
     /// Joins a multicast group (UD).
@@ -230,8 +241,7 @@ impl QueuePair {
             Mask::STATE | Mask::PKEY_INDEX | Mask::PORT | Mask::ACCESS_FLAGS,
         )?;
         attributes.state = QpState::ReadyToReceive;
-        let mut mask =
-            Mask::STATE | Mask::AV | Mask::PATH_MTU | Mask::DEST_QPN | Mask::RQ_PSN;
+        let mut mask = Mask::STATE | Mask::AV | Mask::PATH_MTU | Mask::DEST_QPN | Mask::RQ_PSN;
         if rc {
             mask = mask | Mask::MAX_DEST_RD_ATOMIC | Mask::MIN_RNR_TIMER;
         }
@@ -239,11 +249,8 @@ impl QueuePair {
         attributes.state = QpState::ReadyToSend;
         let mut mask = Mask::STATE | Mask::SQ_PSN;
         if rc {
-            mask = mask
-                | Mask::TIMEOUT
-                | Mask::RETRY_COUNT
-                | Mask::RNR_RETRY
-                | Mask::MAX_QP_RD_ATOMIC;
+            mask =
+                mask | Mask::TIMEOUT | Mask::RETRY_COUNT | Mask::RNR_RETRY | Mask::MAX_QP_RD_ATOMIC;
         }
         self.modify(&attributes, mask)
     }
@@ -316,11 +323,20 @@ impl SharedReceiveQueue {
         let init = SrqInit {
             pd: pd.inner.id,
             attributes: options.attributes,
-            xrc: options.xrc.as_ref().map(|(domain, cq)| (domain.id(), cq.id())),
+            xrc: options
+                .xrc
+                .as_ref()
+                .map(|(domain, cq)| (domain.id(), cq.id())),
         };
         let context = &pd.inner.context.inner;
         let id = context.device.create_srq(init, &context.events)?;
-        Ok(Self { inner: Arc::new(SrqInner { pd: pd.clone(), id, options }) })
+        Ok(Self {
+            inner: Arc::new(SrqInner {
+                pd: pd.clone(),
+                id,
+                options,
+            }),
+        })
     }
 
     /// Its number.
@@ -351,13 +367,21 @@ impl SharedReceiveQueue {
         &self,
         requests: impl IntoIterator<Item = RecvRequest>,
     ) -> Result<(), PostListError> {
-        self.inner.pd.inner.context.inner.device.post_srq_recv(self.inner.id, requests)
+        self.inner
+            .pd
+            .inner
+            .context
+            .inner
+            .device
+            .post_srq_recv(self.inner.id, requests)
     }
 
     /// Its attributes.
     pub fn query(&self) -> SrqAttributes {
         let device = &self.inner.pd.inner.context.inner.device;
-        device.with_nic(|nic| nic.query_srq(self.inner.id)).unwrap_or_default()
+        device
+            .with_nic(|nic| nic.query_srq(self.inner.id))
+            .unwrap_or_default()
     }
 
     /// Changes the depth, or arms the limit event.
@@ -389,7 +413,12 @@ struct XrcInner {
 impl XrcDomain {
     pub(crate) fn new(context: &Context) -> Self {
         let id = context.inner.device.alloc_xrcd();
-        Self { inner: Arc::new(XrcInner { context: context.clone(), id }) }
+        Self {
+            inner: Arc::new(XrcInner {
+                context: context.clone(),
+                id,
+            }),
+        }
     }
 
     /// Its id towards the device.

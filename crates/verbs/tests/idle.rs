@@ -1,5 +1,7 @@
 //! An idle device costs nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test and its helpers")]
+
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod common;
 
@@ -10,7 +12,10 @@ use std::time::{Duration, Instant};
 #[test]
 fn an_idle_device_uses_no_processor_time() {
     let context = Context::open("roce_lo").unwrap();
-    let (a, b) = (End::new(&context, QpType::Rc, 64), End::new(&context, QpType::Rc, 64));
+    let (a, b) = (
+        End::new(&context, QpType::Rc, 64),
+        End::new(&context, QpType::Rc, 64),
+    );
     a.connect(&b);
     b.connect(&a);
     a.write_all(&b);
@@ -19,7 +24,11 @@ fn an_idle_device_uses_no_processor_time() {
     let (before, started) = (service_thread_wakeups(), Instant::now());
     std::thread::sleep(Duration::from_secs(1));
     let woken = service_thread_wakeups() - before;
-    assert!(woken <= 2, "{woken} wake-ups of the service thread in {:?}", started.elapsed());
+    assert!(
+        woken <= 2,
+        "{woken} wake-ups of the service thread in {:?}",
+        started.elapsed()
+    );
 }
 
 /// Times that threads named `feroce` gave up the processor by themselves.
@@ -29,7 +38,9 @@ fn service_thread_wakeups() -> u64 {
         .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("status")).ok())
         .filter(|status| status.starts_with("Name:\tferoce\n"))
         .filter_map(|status| {
-            let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"))?;
+            let line = status
+                .lines()
+                .find(|line| line.starts_with("voluntary_ctxt_switches:"))?;
             line.split_whitespace().nth(1)?.parse::<u64>().ok()
         })
         .sum()

@@ -1,5 +1,7 @@
 //! Opening and closing leaves nothing behind: no memory, no descriptor, no slot.
 
+#![allow(clippy::unwrap_used, reason = "a test and its helpers")]
+
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod common;
 
@@ -17,7 +19,10 @@ fn a_thousand_rounds_leave_nothing_behind() {
     let mut before = None;
     for round in 0..ROUNDS {
         let context = Context::open("roce_lo").unwrap();
-        let (a, b) = (End::new(&context, QpType::Rc, 8192), End::new(&context, QpType::Rc, 8192));
+        let (a, b) = (
+            End::new(&context, QpType::Rc, 8192),
+            End::new(&context, QpType::Rc, 8192),
+        );
         a.connect(&b);
         b.connect(&a);
         let text = round.to_le_bytes();
@@ -35,7 +40,10 @@ fn a_thousand_rounds_leave_nothing_behind() {
     let after = usage();
     assert_eq!((after.0, after.1), (fds, slots), "descriptors and slots");
     let growth = after.2.saturating_sub(memory);
-    assert!(growth < (ROUNDS - WARM_UP) as u64 * GROWTH_PER_ROUND_MAX, "{growth} bytes more");
+    assert!(
+        growth < (ROUNDS - WARM_UP) as u64 * GROWTH_PER_ROUND_MAX,
+        "{growth} bytes more"
+    );
 }
 
 /// Open descriptors, slots of this process, resident bytes.
@@ -52,7 +60,9 @@ fn usage() -> (usize, usize, u64) {
         .filter(|line| line.contains("@feroce/slot/"))
         .filter(|line| {
             let inode = line.split_whitespace().nth(6).unwrap_or_default();
-            inodes.iter().any(|link| link == &format!("socket:[{inode}]"))
+            inodes
+                .iter()
+                .any(|link| link == &format!("socket:[{inode}]"))
         })
         .count();
     (fds, slots, resident_bytes())
@@ -60,6 +70,14 @@ fn usage() -> (usize, usize, u64) {
 
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        * 1024
 }

@@ -1,5 +1,7 @@
 //! Queue pairs are small, and ten thousand of them fit.
 
+#![allow(clippy::unwrap_used, reason = "a test and its helpers")]
+
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod common;
 
@@ -52,6 +54,14 @@ fn ten_thousand_connected_queue_pairs_are_small() {
 /// Bytes of anonymous memory in use, swapped or not.
 fn memory_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("RssAnon:"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        * 1024
 }

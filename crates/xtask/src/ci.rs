@@ -75,7 +75,8 @@ fn install_packages() {
 
 fn is_there(proof: &str) -> bool {
     if proof.starts_with('/') {
-        std::path::Path::new(proof).exists() || std::path::Path::new(&format!("{proof}.gz")).exists()
+        std::path::Path::new(proof).exists()
+            || std::path::Path::new(&format!("{proof}.gz")).exists()
     } else {
         find_program(proof).is_some()
     }
@@ -92,7 +93,15 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
     steps.cargo("format", &["fmt", "--all", "--check"])?;
     steps.cargo(
         "lints",
-        &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "-D",
+            "warnings",
+        ],
     )?;
     steps.step("tidy", || tidy::run(Parser::from_args([""; 0])))?;
     steps.tests()?;
@@ -100,13 +109,17 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
     steps.documentation()?;
     steps.step("dist", || dist::run(Parser::from_args([""; 0])))?;
     steps.step("abi", || abi::run(Parser::from_args(["--no-build"])))?;
-    steps.step("fuzz", || fuzz::run(Parser::from_args(["--seconds", FUZZ_SECONDS])))?;
+    steps.step("fuzz", || {
+        fuzz::run(Parser::from_args(["--seconds", FUZZ_SECONDS]))
+    })?;
     let mut tally = Tally::default();
     steps.step("judges", || {
         tally.add(judge::judge(None, "roce_lo", "", false)?);
         Ok(())
     })?;
-    steps.step("foreign peer", || guest::run(Parser::from_args(["interop", "--quick"])))?;
+    steps.step("foreign peer", || {
+        guest::run(Parser::from_args(["interop", "--quick"]))
+    })?;
     println!("judges: {tally}");
     println!("all checks took {} s", started.elapsed().as_secs());
     if !tally.is_good() {
@@ -141,9 +154,22 @@ impl Steps {
     /// With nextest where it is installed, else with cargo's own runner.
     fn tests(&mut self) -> Result<()> {
         if find_program("cargo-nextest").is_some() {
-            self.cargo("tests", &["nextest", "run", "--workspace", "--profile", "ci"])
+            self.cargo(
+                "tests",
+                &["nextest", "run", "--workspace", "--profile", "ci"],
+            )
         } else {
-            self.cargo("tests", &["test", "--workspace", "--lib", "--bins", "--tests", "--examples"])
+            self.cargo(
+                "tests",
+                &[
+                    "test",
+                    "--workspace",
+                    "--lib",
+                    "--bins",
+                    "--tests",
+                    "--examples",
+                ],
+            )
         }
     }
 

@@ -39,12 +39,7 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
 }
 
 /// Runs one judge, or all of them.
-pub(crate) fn judge(
-    which: Option<&str>,
-    device: &str,
-    filter: &str,
-    quick: bool,
-) -> Result<Tally> {
+pub(crate) fn judge(which: Option<&str>, device: &str, filter: &str, quick: bool) -> Result<Tally> {
     let dist = cargo::target_folder()?.join("feroce");
     let stage = programs::Stage::loopback(&dist, device)?;
     let mut tally = Tally::default();
@@ -119,19 +114,32 @@ impl fmt::Display for Tally {
         for text in &self.skipped {
             writeln!(f, "skipped: {text}")?;
         }
-        let Self { passed, failed, skipped } = self;
-        write!(f, "{passed} passed, {} failed, {} skipped", failed.len(), skipped.len())
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        write!(
+            f,
+            "{passed} passed, {} failed, {} skipped",
+            failed.len(),
+            skipped.len()
+        )
     }
 }
 
 fn indent(text: &str) -> String {
-    text.lines().map(|line| format!("         | {line}\n")).collect()
+    text.lines()
+        .map(|line| format!("         | {line}\n"))
+        .collect()
 }
 
 /// Finds a program on the path.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| is_file(file))
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| is_file(file))
 }
 
 fn is_file(path: &Path) -> bool {

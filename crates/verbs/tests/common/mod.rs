@@ -27,7 +27,13 @@ impl End {
             | Access::REMOTE_READ
             | Access::REMOTE_ATOMIC;
         let buffer = pd.alloc_buffer(len, access).unwrap();
-        Self { qp, cq, buffer, pd, context: context.clone() }
+        Self {
+            qp,
+            cq,
+            buffer,
+            pd,
+            context: context.clone(),
+        }
     }
 
     /// Connects to `other`.
@@ -59,11 +65,17 @@ impl End {
     pub(crate) fn write_all(&self, other: &Self) {
         let request = SendRequest {
             wr_id: 1,
-            operation: SendOperation::Write(Remote { address: 0, rkey: other.buffer.rkey() }),
+            operation: SendOperation::Write(Remote {
+                address: 0,
+                rkey: other.buffer.rkey(),
+            }),
             data: Data::Gather(SgeList::from_slice(&[self
                 .buffer
                 .sge(0, u32::try_from(self.buffer.len()).unwrap())])),
-            flags: SendFlags { signaled: true, ..SendFlags::default() },
+            flags: SendFlags {
+                signaled: true,
+                ..SendFlags::default()
+            },
             target: None,
             xrc_srqn: 0,
         };

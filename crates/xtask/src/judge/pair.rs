@@ -48,13 +48,20 @@ impl Running {
     pub(crate) fn start(mut command: Command, scratch: &Path, label: &str) -> io::Result<Self> {
         let output = scratch.join(format!("{label}.out"));
         let file = File::create(&output)?;
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file);
         if is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
         // A group of its own, so that stopping it stops what it started.
         command.process_group(0);
-        Ok(Self { child: command.spawn()?, output, label: label.to_owned() })
+        Ok(Self {
+            child: command.spawn()?,
+            output,
+            label: label.to_owned(),
+        })
     }
 
     /// Its process id.
@@ -87,13 +94,20 @@ impl Running {
             let _ = file.read_to_end(&mut bytes);
             output = String::from_utf8_lossy(&bytes).into_owned();
         }
-        Ended { status, output, label: self.label }
+        Ended {
+            status,
+            output,
+            label: self.label,
+        }
     }
 
     /// Kills the whole group of processes that it started.
     pub(crate) fn stop(&mut self) {
         let group = format!("-{}", self.child.id());
-        let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+        let _ = Command::new("kill")
+            .args(["-KILL", "--", &group])
+            .stderr(Stdio::null())
+            .status();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -115,11 +129,14 @@ fn is_listening(port: u16) -> bool {
     const LISTEN: &str = "0A";
     let suffix = format!(":{port:04X}");
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|file| {
-        std::fs::read_to_string(file).unwrap_or_default().lines().any(|line| {
-            let mut fields = line.split_whitespace().skip(1);
-            let local = fields.next().unwrap_or_default();
-            local.ends_with(&suffix) && fields.nth(1) == Some(LISTEN)
-        })
+        std::fs::read_to_string(file)
+            .unwrap_or_default()
+            .lines()
+            .any(|line| {
+                let mut fields = line.split_whitespace().skip(1);
+                let local = fields.next().unwrap_or_default();
+                local.ends_with(&suffix) && fields.nth(1) == Some(LISTEN)
+            })
     })
 }
 

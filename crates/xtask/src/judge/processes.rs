@@ -26,11 +26,12 @@ pub(crate) fn run(stage: &Stage) -> Tally {
     let mut tally = Tally::default();
     let outcome = match find_program("ib_write_bw") {
         None => Outcome::Skipped("ib_write_bw is not installed".into()),
-        Some(_) => {
-            judge(stage).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
-        }
+        Some(_) => judge(stage).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
     };
-    tally.note(&format!("{PAIRS} pairs of processes, one client and one server killed"), &outcome);
+    tally.note(
+        &format!("{PAIRS} pairs of processes, one client and one server killed"),
+        &outcome,
+    );
     tally
 }
 
@@ -43,7 +44,11 @@ fn judge(stage: &Stage) -> Result<Outcome> {
     std::thread::sleep(Duration::from_secs(2));
     for (nth, victim) in VICTIMS.into_iter().enumerate() {
         let pair = &pairs[victim];
-        let pid = if nth == 0 { pair.client.pid() } else { pair.server.pid() };
+        let pid = if nth == 0 {
+            pair.client.pid()
+        } else {
+            pair.server.pid()
+        };
         kill_children(pid)?;
     }
     let deadline = Instant::now() + LIMIT;
@@ -63,9 +68,15 @@ fn judge(stage: &Stage) -> Result<Outcome> {
     }
     let left = slots().saturating_sub(slots_before);
     if left > 0 {
-        complaints.push(format!("{left} slots are still taken after all processes ended"));
+        complaints.push(format!(
+            "{left} slots are still taken after all processes ended"
+        ));
     }
-    if complaints.is_empty() { Ok(Outcome::Passed) } else { Ok(Outcome::Failed(complaints.join("\n"))) }
+    if complaints.is_empty() {
+        Ok(Outcome::Passed)
+    } else {
+        Ok(Outcome::Failed(complaints.join("\n")))
+    }
 }
 
 fn start(stage: &Stage, number: usize) -> Result<Pair> {
@@ -73,18 +84,30 @@ fn start(stage: &Stage, number: usize) -> Result<Pair> {
     let statistics = stage.scratch.join(format!("statistics-{number}"));
     let program = |client: bool| {
         let mut command = stage.command("ib_write_bw", &statistics);
-        command.args(["-F", "-D", "8", "-s", "65536", "-d", &stage.device, "-x", &stage.gid]);
+        command.args([
+            "-F",
+            "-D",
+            "8",
+            "-s",
+            "65536",
+            "-d",
+            &stage.device,
+            "-x",
+            &stage.gid,
+        ]);
         command.args(["-p", &port.to_string()]);
         if client {
             command.arg(&stage.address);
         }
         command
     };
-    let mut server =
-        Running::start(program(false), &stage.scratch, &format!("server-{number}"))?;
+    let mut server = Running::start(program(false), &stage.scratch, &format!("server-{number}"))?;
     if !wait_for_listener(port, &mut server, Duration::from_secs(20)) {
         let ended = server.finish(Instant::now());
-        bail!("the server of pair {number} did not listen: {}", ended.describe());
+        bail!(
+            "the server of pair {number} did not listen: {}",
+            ended.describe()
+        );
     }
     let client = Running::start(program(true), &stage.scratch, &format!("client-{number}"))?;
     Ok(Pair { server, client })
@@ -108,5 +131,8 @@ fn kill_children(parent: u32) -> Result<()> {
 /// Slots taken in this network namespace.
 fn slots() -> usize {
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    sockets.lines().filter(|line| line.contains("@feroce/slot/")).count()
+    sockets
+        .lines()
+        .filter(|line| line.contains("@feroce/slot/"))
+        .count()
 }

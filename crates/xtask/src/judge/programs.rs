@@ -47,8 +47,14 @@ impl Stage {
     /// `feroce run` in front of a program; its statistics go to `statistics`.
     pub(crate) fn command(&self, program: &str, statistics: &Path) -> Command {
         let mut command = Command::new(&self.feroce);
-        command.args(["run", "--device", &self.device, "--stats"]).arg(statistics).arg("--");
-        command.arg(program).current_dir(&self.scratch).env("TMPDIR", &self.scratch);
+        command
+            .args(["run", "--device", &self.device, "--stats"])
+            .arg(statistics)
+            .arg("--");
+        command
+            .arg(program)
+            .current_dir(&self.scratch)
+            .env("TMPDIR", &self.scratch);
         command
     }
 }
@@ -77,14 +83,17 @@ enum Family {
 pub(crate) fn run(stage: &Stage, filter: &str, quick: bool) -> Tally {
     let mut tally = Tally::default();
     for case in cases(quick) {
-        let name = format!("{} {}", case.program, case.arguments).trim_end().to_owned();
+        let name = format!("{} {}", case.program, case.arguments)
+            .trim_end()
+            .to_owned();
         if !name.contains(filter) {
             continue;
         }
         let outcome = match find_program(case.program) {
             None => Outcome::Skipped(format!("{} is not installed", case.program)),
-            Some(_) => run_case(stage, &case)
-                .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
+            Some(_) => {
+                run_case(stage, &case).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+            }
         };
         tally.note(&name, &outcome);
     }
@@ -93,10 +102,16 @@ pub(crate) fn run(stage: &Stage, filter: &str, quick: bool) -> Tally {
 
 fn cases(quick: bool) -> Vec<Case> {
     let mut cases = Vec::new();
-    for line in PINGPONGS.iter().chain(if quick { &[][..] } else { PINGPONGS_LONG }) {
+    for line in PINGPONGS
+        .iter()
+        .chain(if quick { &[][..] } else { PINGPONGS_LONG })
+    {
         cases.push(case(line, Family::Pingpong));
     }
-    for line in PERFTESTS.iter().chain(if quick { &[][..] } else { PERFTESTS_LONG }) {
+    for line in PERFTESTS
+        .iter()
+        .chain(if quick { &[][..] } else { PERFTESTS_LONG })
+    {
         cases.push(case(line, Family::Perftest));
     }
     cases
@@ -104,31 +119,53 @@ fn cases(quick: bool) -> Vec<Case> {
 
 fn case(line: &'static str, family: Family) -> Case {
     let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
-    Case { program, arguments, family }
+    Case {
+        program,
+        arguments,
+        family,
+    }
 }
 
 fn run_case(stage: &Stage, case: &Case) -> Result<Outcome> {
     let statistics = stage.scratch.join("statistics");
     let _ = std::fs::remove_file(&statistics);
     let port = next_port();
-    let server = arguments(stage, case, port, &mut stage.command(case.program, &statistics), false);
+    let server = arguments(
+        stage,
+        case,
+        port,
+        &mut stage.command(case.program, &statistics),
+        false,
+    );
     let mut server = Running::start(server, &stage.scratch, "server")?;
     let listening = wait_for_listener(port, &mut server, LISTEN_LIMIT);
-    let client = arguments(stage, case, port, &mut stage.command(case.program, &statistics), true);
+    let client = arguments(
+        stage,
+        case,
+        port,
+        &mut stage.command(case.program, &statistics),
+        true,
+    );
     let client = Running::start(client, &stage.scratch, "client")?;
     let deadline = Instant::now() + LIMIT;
     let client = client.finish(deadline);
     let grace = Instant::now() + Duration::from_secs(if client.is_good() { 10 } else { 1 });
     let server = server.finish(grace);
     if !client.is_good() || !server.is_good() {
-        let late = if listening { "" } else { "the server did not listen in time\n" };
+        let late = if listening {
+            ""
+        } else {
+            "the server did not listen in time\n"
+        };
         return Ok(Outcome::Failed(format!(
             "{late}{}\n{}",
             server.describe(),
             client.describe()
         )));
     }
-    Ok(judge_statistics(&std::fs::read_to_string(&statistics).unwrap_or_default()))
+    Ok(judge_statistics(
+        &std::fs::read_to_string(&statistics).unwrap_or_default(),
+    ))
 }
 
 /// The bytes must have gone through the device: both processes report packets.
@@ -148,11 +185,19 @@ pub(crate) fn judge_statistics(lines: &str) -> Outcome {
     if users >= 2 && sent > 0 && received > 0 {
         Outcome::Passed
     } else {
-        Outcome::Failed(format!("only {users} of 2 processes used the device:\n{lines}"))
+        Outcome::Failed(format!(
+            "only {users} of 2 processes used the device:\n{lines}"
+        ))
     }
 }
 
-fn arguments(stage: &Stage, case: &Case, port: u16, command: &mut Command, client: bool) -> Command {
+fn arguments(
+    stage: &Stage,
+    case: &Case,
+    port: u16,
+    command: &mut Command,
+    client: bool,
+) -> Command {
     let device = &stage.device;
     command.args(case.arguments.split_whitespace());
     command.args(["-d", device, "-p", &port.to_string()]);

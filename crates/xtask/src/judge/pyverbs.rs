@@ -65,15 +65,25 @@ fn judge(stage: &Stage, filter: &str) -> Result<Outcome> {
     if !filter.is_empty() {
         command.args(["-k", filter]);
     }
-    command.current_dir(&folder).env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+        .current_dir(&folder)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     let ended = Running::start(command, &stage.scratch, "pyverbs")?.finish(Instant::now() + LIMIT);
     let results = read(&ended.output);
-    println!("pyverbs: {} passed, {} skipped", results.passed, results.skipped.values().sum::<usize>());
+    println!(
+        "pyverbs: {} passed, {} skipped",
+        results.passed,
+        results.skipped.values().sum::<usize>()
+    );
     for (reason, count) in &results.skipped {
         println!("pyverbs: {count:4} skipped: {reason}");
     }
     if ended.status.is_none() || !results.bad.is_empty() {
-        return Ok(Outcome::Failed(format!("{}\n{}", results.bad.join("\n"), ended.describe())));
+        return Ok(Outcome::Failed(format!(
+            "{}\n{}",
+            results.bad.join("\n"),
+            ended.describe()
+        )));
     }
     if filter.is_empty() && results.passed < PASSED_MIN {
         return Ok(Outcome::Failed(format!(
@@ -90,7 +100,9 @@ fn unpack(folder: &Path) -> Result<()> {
     fs::create_dir_all(&tests)?;
     for entry in fs::read_dir(TESTS).context(TESTS)? {
         let path = entry?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            continue;
+        };
         if let Some(plain) = name.strip_suffix(".gz") {
             let output = Command::new("gunzip").arg("-c").arg(&path).output()?;
             if !output.status.success() {
@@ -121,7 +133,10 @@ fn read(output: &str) -> Results {
         if verdict == "ok" {
             results.passed += 1;
         } else if let Some(reason) = verdict.strip_prefix("skipped ") {
-            *results.skipped.entry(reason.trim_matches(['\'', '"']).to_owned()).or_default() += 1;
+            *results
+                .skipped
+                .entry(reason.trim_matches(['\'', '"']).to_owned())
+                .or_default() += 1;
         } else if verdict == "FAIL" || verdict == "ERROR" {
             results.bad.push(format!("{verdict}: {name}"));
         } else {
