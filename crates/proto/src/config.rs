@@ -103,6 +103,9 @@ pub struct NicConfig {
     /// became of them: their room goes to other queue pairs, and their queue pair
     /// sends nothing new until it hears from the peer. Shorter than most ACK timeouts.
     pub window_hold: Duration,
+    /// How long a requester without credits waits for new ones before it tries its luck with one
+    /// message (IBTA 9.7.7.2 lets it try at once, which costs an RNR wait if it fails).
+    pub credit_probe: Duration,
     /// Bytes per second that all unreliable queue pairs together send; 0: no limit. Nothing
     /// comes back from their receivers, so only this keeps buffers from overflowing.
     pub unreliable_rate: u64,
@@ -135,6 +138,7 @@ impl Default for NicConfig {
             read_window: 128 << 10,
             packet_overhead: 512,
             window_hold: Duration::from_millis(20),
+            credit_probe: Duration::from_micros(500),
             unreliable_rate: 0,
             read_chunk_max: 64 << 10,
             ack_timeout_min: Duration::ZERO,

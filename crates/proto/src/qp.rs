@@ -274,7 +274,10 @@ impl Qp {
         match self.state() {
             QpState::Reset => return Err(PostError::BadState(QpState::Reset)),
             QpState::Error => self.flush_receive(cx, request.wr_id),
-            _ => self.receives.push_back(request),
+            _ => {
+                self.receives.push_back(request);
+                self.offer_credits(cx);
+            }
         }
         Ok(())
     }

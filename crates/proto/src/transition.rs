@@ -78,7 +78,10 @@ const fn to_send(qp_type: QpType) -> (u32, u32) {
         QpType::Uc => (SQ_PSN, OPTIONAL | RATE),
         QpType::Rc => (RELIABLE_SEND, OPTIONAL | MIN_RNR | RATE),
         QpType::XrcSend => (RELIABLE_SEND, OPTIONAL | RATE),
-        QpType::XrcRecv => (TIMEOUT | SQ_PSN, OPTIONAL | MIN_RNR | RETRY | RNR_RETRY | MAX_RD),
+        QpType::XrcRecv => (
+            TIMEOUT | SQ_PSN,
+            OPTIONAL | MIN_RNR | RETRY | RNR_RETRY | MAX_RD,
+        ),
     }
 }
 

@@ -157,8 +157,12 @@ pub(crate) struct Requester {
     unheard: bool,
     /// Messages begun, as the responder counts them (IBTA 9.7.7.2, SSN).
     messages: u32,
-    /// With credits: how many messages the responder has receives for (LSN).
+    /// With credits: the last message the responder has a receive for (LSN).
     credit_limit: Option<u32>,
+    /// Messages the responder had completed when it last told its credits.
+    credits_at: u32,
+    /// Without credits and with nothing in flight: when to try one message all the same.
+    probe_at: Option<Instant>,
 }
 
 impl Requester {

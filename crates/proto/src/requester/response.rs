@@ -35,9 +35,12 @@ impl Qp {
             self.handle_ghost(cx, packet.psn, syndrome);
             return;
         }
+        if let Some((Syndrome::Ack { credits }, msn)) = syndrome {
+            self.update_credits(credits, msn);
+        }
         match (packet.info.operation, syndrome) {
-            (Operation::Acknowledge, Some((syndrome, msn))) => {
-                self.handle_acknowledge(cx, packet.psn, syndrome, msn);
+            (Operation::Acknowledge, Some((syndrome, _))) => {
+                self.handle_acknowledge(cx, packet.psn, syndrome);
             }
             (Operation::ReadResponse, None | Some((Syndrome::Ack { .. }, _))) => {
                 self.handle_read_response(cx, packet);
@@ -46,8 +49,8 @@ impl Qp {
                 self.handle_atomic_acknowledge(cx, packet);
             }
             // A NAK to an atomic may come under the atomic's opcode.
-            (Operation::AtomicAcknowledge, Some((syndrome, msn))) => {
-                self.handle_acknowledge(cx, packet.psn, syndrome, msn);
+            (Operation::AtomicAcknowledge, Some((syndrome, _))) => {
+                self.handle_acknowledge(cx, packet.psn, syndrome);
             }
             _ => cx.counters().unexpected_response += 1,
         }
@@ -76,9 +79,18 @@ impl Qp {
         }
     }
 
+    /// Takes credits over, unless they are older than those known.
     fn update_credits(&mut self, code: u8, msn: Msn) {
-        self.requester.credit_limit =
-            credits_of_code(code).map(|credits| Msn::new(msn.value() + credits).value());
+        let requester = &mut self.requester;
+        if msn.distance_from(Msn::new(requester.credits_at)) < 0 {
+            return;
+        }
+        requester.credits_at = msn.value();
+        let limit = credits_of_code(code).map(|credits| Msn::new(msn.value() + credits).value());
+        if limit != requester.credit_limit {
+            requester.credit_limit = limit;
+            requester.probe_at = None;
+        }
     }
 
     fn handle_acknowledge<H: Host>(
@@ -86,11 +98,9 @@ impl Qp {
         cx: &mut Context<'_, H>,
         psn: Psn,
         syndrome: Syndrome,
-        msn: Msn,
     ) {
         match syndrome {
-            Syndrome::Ack { credits } => {
-                self.update_credits(credits, msn);
+            Syndrome::Ack { .. } => {
                 let answered = psn.next();
                 self.advance(cx, answered);
                 if self.is_waiting_before(answered) {

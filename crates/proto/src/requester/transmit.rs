@@ -25,6 +25,8 @@ enum Plan {
     Wait(WindowId),
     /// Step over a local operation that has been executed.
     Skip,
+    /// Wait for credits, but not for ever.
+    NoCredit,
     /// Execute a local operation.
     Local,
     /// The request at the cursor cannot be sent.
@@ -72,6 +74,12 @@ impl Qp {
             Plan::Skip => {
                 self.requester.cursor += 1;
                 Step::Again
+            }
+            Plan::NoCredit => {
+                let at = cx.now + cx.shared.config.credit_probe;
+                let at = *self.requester.probe_at.get_or_insert(at);
+                cx.shared.timers.arm(self.index, Timer::Pace, at);
+                Step::Idle
             }
             Plan::Local => {
                 self.execute_local(cx);
@@ -128,7 +136,13 @@ impl Qp {
             return Plan::Fail(CompletionStatus::LocalQpOperation);
         }
         if wqe.consumes_receive() && !self.has_credit() {
-            return Plan::Nothing;
+            // Answers to what is in flight bring new credits, or lead here again.
+            if requester.una != requester.next {
+                return Plan::Nothing;
+            }
+            if requester.probe_at.is_none_or(|at| cx.now < at) {
+                return Plan::NoCredit;
+            }
         }
         let packets = wqe.packets(self.packet_bytes(cx));
         self.plan_packet(cx, wqe, requester.next, packets)
@@ -201,12 +215,12 @@ impl Qp {
         }
     }
 
-    /// IBTA 9.7.7.2: without credits one request beyond the limit may go, to learn of new ones.
+    /// Whether the responder has told of a receive for one more message (IBTA 9.7.7.2).
     fn has_credit(&self) -> bool {
         let message = Msn::new(self.requester.messages.wrapping_add(1));
         self.requester
             .credit_limit
-            .is_none_or(|limit| message.distance_from(Msn::new(limit)) <= 1)
+            .is_none_or(|limit| message.distance_from(Msn::new(limit)) <= 0)
     }
 
     /// Hands one packet to the host and, if taken, moves on.
@@ -335,6 +349,7 @@ impl Qp {
                 1
             };
             requester.messages = requester.messages.wrapping_add(requests);
+            requester.probe_at = None;
         }
         let uses_resource = wqe.uses_responder_resource();
         if wqe.sends_data() {

@@ -12,9 +12,9 @@ mod transmit;
 mod unreliable;
 
 use crate::qp::{Context, Qp};
-use crate::{CompletionStatus, CqId, Host, PdId, RecvRequest, SrqId};
+use crate::{CompletionStatus, CqId, Host, PdId, QpType, RecvRequest, SrqId};
 use alloc::collections::VecDeque;
-use feroce_wire::aeth::NakCode;
+use feroce_wire::aeth::{CREDITS_UNLIMITED, NakCode, code_of_credits};
 use feroce_wire::{Msn, Packet, Psn, Reth};
 pub(crate) use refusal::Refusal;
 
@@ -112,6 +112,8 @@ pub(crate) struct Responder {
     /// How many of them are pending.
     pending: usize,
     owed: Owed,
+    /// The last message that the peer has been told of a receive for, once it has been told.
+    credit_limit: Option<u32>,
     /// UC: a receive whose message broke off; the next message takes it.
     kept: Option<Taken>,
 }
@@ -263,6 +265,28 @@ impl Qp {
             cx.host.event(event);
         }
         self.enter_error(cx);
+    }
+
+    /// Receives that the peer is told of, as a credit code. What is shared is promised to no one.
+    fn credits(&self) -> u8 {
+        if self.init.qp_type != QpType::Rc || self.init.srq.is_some() {
+            return CREDITS_UNLIMITED;
+        }
+        code_of_credits(u32::try_from(self.receives.len()).unwrap_or(u32::MAX))
+    }
+
+    /// A receive has been posted: a peer that has run out of credits, or is about to, is told
+    /// without having asked.
+    pub(crate) fn offer_credits<H: Host>(&mut self, cx: &mut Context<'_, H>) {
+        let Some(limit) = self.responder.credit_limit else {
+            return;
+        };
+        let left = Msn::new(limit).distance_from(self.responder.msn).max(0);
+        let posted = i32::try_from(self.receives.len()).unwrap_or(i32::MAX);
+        if left < posted / 2 || left == 0 {
+            self.acknowledge_again();
+            cx.schedule();
+        }
     }
 
     /// The shared receive queue that a packet's message takes its receive from.

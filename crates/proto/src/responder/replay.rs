@@ -35,7 +35,7 @@ impl Qp {
     }
 
     /// The newest acknowledge says it all.
-    fn acknowledge_again(&mut self) {
+    pub(super) fn acknowledge_again(&mut self) {
         if self.responder.owed == Owed::Nothing {
             self.responder.owed = Owed::Acknowledge;
         }

@@ -5,9 +5,9 @@ use super::{Answer, Owed, Replay};
 use crate::qp::{Context, Qp, Step};
 use crate::responder::Refusal;
 use crate::{CongestionControl, Host, Payload, QpType, RemoteRange, TransmitError};
-use feroce_wire::aeth::Syndrome;
+use feroce_wire::aeth::{Syndrome, credits_of_code};
 use feroce_wire::header::Bth;
-use feroce_wire::{Extensions, Headers, Opcode, Operation, Position, Psn};
+use feroce_wire::{Extensions, Headers, Msn, Opcode, Operation, Position, Psn};
 
 /// A response that could leave.
 struct Response {
@@ -86,7 +86,9 @@ impl Qp {
             operation: Operation::ReadResponse,
             position: Position::Only,
             psn: replay.first,
-            syndrome: Syndrome::ACK_UNLIMITED,
+            syndrome: Syndrome::Ack {
+                credits: self.credits(),
+            },
             original: None,
             payload: None,
         };
@@ -151,10 +153,15 @@ impl Qp {
     }
 
     /// The acknowledge or NAK that is owed.
-    const fn verdict(&self) -> Option<Response> {
+    fn verdict(&self) -> Option<Response> {
         let (psn, syndrome) = match self.responder.owed {
             Owed::Nothing => return None,
-            Owed::Acknowledge => (self.responder.expected.minus(1), Syndrome::ACK_UNLIMITED),
+            Owed::Acknowledge => (
+                self.responder.expected.minus(1),
+                Syndrome::Ack {
+                    credits: self.credits(),
+                },
+            ),
             Owed::Nak(code, psn) => (psn, Syndrome::Nak(code)),
             Owed::NotReady => (
                 self.responder.expected,
@@ -198,6 +205,11 @@ impl Qp {
         cx.host.transmit(&self.envelope, &headers, payload)?;
         cx.counters().tx_packets += 1;
         cx.counters().tx_bytes += length;
+        if let Syndrome::Ack { credits } = response.syndrome {
+            let msn = self.responder.msn.value();
+            self.responder.credit_limit =
+                credits_of_code(credits).map(|credits| Msn::new(msn + credits).value());
+        }
         if let Some(pacer) = &mut self.pacer {
             pacer.sent(cx.now, length + cx.shared.config.packet_overhead);
         }
