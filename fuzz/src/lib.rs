@@ -6,10 +6,13 @@
 //! a line in [`TARGETS`], and a program in `fuzz_targets/`.
 
 pub mod capture;
+mod choice;
 pub mod driver;
 pub mod lossy_spec;
 pub mod mem_table;
 mod packets;
+pub mod responder;
+pub mod slot_message;
 pub mod wire_icrc;
 pub mod wire_packet;
 
@@ -27,7 +30,7 @@ pub struct Target {
 }
 
 /// All targets, by name.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 7] = [
     Target {
         name: "capture",
         run: capture::run,
@@ -44,6 +47,18 @@ pub const TARGETS: [Target; 5] = [
         name: "mem_table",
         run: mem_table::run,
         seeds: mem_table::seeds,
+        len_max: 1024,
+    },
+    Target {
+        name: "responder",
+        run: responder::run,
+        seeds: responder::seeds,
+        len_max: 1024,
+    },
+    Target {
+        name: "slot_message",
+        run: slot_message::run,
+        seeds: slot_message::seeds,
         len_max: 1024,
     },
     Target {

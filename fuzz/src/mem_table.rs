@@ -3,6 +3,7 @@
 //! where the model says, and a copy changes those bytes and no others.
 
 use crate::Features;
+use crate::choice::choice;
 use arbitrary::{Arbitrary, Unstructured};
 use feroce_mem::fuzzing::Arena;
 use feroce_mem::{Access, BindRequest, Change, Grant, Key, LocalUse, PdId, Table, WindowType};
@@ -82,57 +83,43 @@ enum Start {
     Any(u64),
 }
 
-// By hand, since a derived choice takes four bytes, which mutation seldom hits right.
-macro_rules! choice {
-    ($name:ident: $($variant:expr,)+) => {
-        impl<'a> Arbitrary<'a> for $name {
-            fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
-                let makers: &[fn(&mut Unstructured<'a>) -> arbitrary::Result<Self>] =
-                    &[$($variant),+];
-                let index = usize::from(u8::arbitrary(u)?) % makers.len();
-                makers[index](u)
-            }
-        }
-    };
-}
-
 choice! { Operation:
-    |u| Ok(Self::Register(u.arbitrary()?)),
-    |u| Ok(Self::Reregister(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?)),
-    |u| Ok(Self::Deregister(u.arbitrary()?)),
-    |u| Ok(Self::AllocWindow(u.arbitrary()?, u.arbitrary()?)),
-    |u| Ok(Self::DeallocWindow(u.arbitrary()?)),
-    |u| Ok(Self::Bind(u.arbitrary()?)),
-    |u| Ok(Self::Invalidate(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?)),
-    |u| Ok(Self::ReleaseQp(u.arbitrary()?)),
-    |u| Ok(Self::Local(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?)),
-    |u| Ok(Self::Remote(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?)),
+    |u| Ok(Operation::Register(u.arbitrary()?)),
+    |u| Ok(Operation::Reregister(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?)),
+    |u| Ok(Operation::Deregister(u.arbitrary()?)),
+    |u| Ok(Operation::AllocWindow(u.arbitrary()?, u.arbitrary()?)),
+    |u| Ok(Operation::DeallocWindow(u.arbitrary()?)),
+    |u| Ok(Operation::Bind(u.arbitrary()?)),
+    |u| Ok(Operation::Invalidate(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?)),
+    |u| Ok(Operation::ReleaseQp(u.arbitrary()?)),
+    |u| Ok(Operation::Local(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?)),
+    |u| Ok(Operation::Remote(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?)),
     |u| {
-        Ok(Self::RemoteWhole(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?, u.arbitrary()?))
+        Ok(Operation::RemoteWhole(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?, u.arbitrary()?))
     },
 }
 
 choice! { Rights:
-    |_| Ok(Self::Everything),
-    |_| Ok(Self::Write),
-    |_| Ok(Self::Read),
-    |_| Ok(Self::Atomic),
-    |u| Ok(Self::Any(u.arbitrary()?)),
+    |_| Ok(Rights::Everything),
+    |_| Ok(Rights::Write),
+    |_| Ok(Rights::Read),
+    |_| Ok(Rights::Atomic),
+    |u| Ok(Rights::Any(u.arbitrary()?)),
 }
 
 choice! { Pick:
-    |u| Ok(Self::Live(u.arbitrary()?)),
-    |u| Ok(Self::Live(u.arbitrary()?)),
-    |u| Ok(Self::Live(u.arbitrary()?)),
-    |u| Ok(Self::OtherTag(u.arbitrary()?, u.arbitrary()?)),
-    |u| Ok(Self::Any(u.arbitrary()?)),
+    |u| Ok(Pick::Live(u.arbitrary()?)),
+    |u| Ok(Pick::Live(u.arbitrary()?)),
+    |u| Ok(Pick::Live(u.arbitrary()?)),
+    |u| Ok(Pick::OtherTag(u.arbitrary()?, u.arbitrary()?)),
+    |u| Ok(Pick::Any(u.arbitrary()?)),
 }
 
 choice! { Start:
-    |u| Ok(Self::At(u.arbitrary()?)),
-    |u| Ok(Self::At(u.arbitrary()?)),
-    |u| Ok(Self::Before(u.arbitrary()?)),
-    |u| Ok(Self::Any(u.arbitrary()?)),
+    |u| Ok(Start::At(u.arbitrary()?)),
+    |u| Ok(Start::At(u.arbitrary()?)),
+    |u| Ok(Start::Before(u.arbitrary()?)),
+    |u| Ok(Start::Any(u.arbitrary()?)),
 }
 
 struct World {

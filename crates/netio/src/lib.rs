@@ -10,6 +10,8 @@
 //! kernel) is in docs/DESIGN.md §5 and §6.
 
 mod counters;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod interface;
 pub mod lossy;
 mod net;
