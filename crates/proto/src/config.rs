@@ -101,7 +101,8 @@ pub struct NicConfig {
     pub packet_overhead: u64,
     /// Bytes without an answer for this long are not in the peer's buffer any more, whatever
     /// became of them: their room goes to other queue pairs, and their queue pair
-    /// sends nothing new until it hears from the peer. Shorter than most ACK timeouts.
+    /// sends nothing new until it hears from the peer. Shorter than most ACK timeouts. Zero: for
+    /// ever.
     pub window_hold: Duration,
     /// How long a requester without credits waits for new ones before it tries its luck with one
     /// message (IBTA 9.7.7.2 lets it try at once, which costs an RNR wait if it fails).

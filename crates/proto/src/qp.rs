@@ -288,6 +288,7 @@ impl Qp {
             return;
         }
         self.attributes.state = QpState::Error;
+        self.attributes.sq_draining = false;
         self.release_windows(cx.shared);
         self.flush_sends(cx);
         let in_use = self.responder.abandon_message();

@@ -219,8 +219,11 @@ impl Windows {
         self.window(id).cut(loss);
     }
 
-    /// The queue pair waits for room, behind those that wait already.
+    /// The queue pair waits for room, behind those that wait already; for no other any more.
     pub(crate) fn wait(&mut self, id: WindowId, index: Index) {
+        if self.links.list_of(index).is_some_and(|list| list != id.0) {
+            self.stop_waiting(index);
+        }
         let window = &mut self.windows[id.0 as usize];
         self.links.push_back(&mut window.waiting, id.0, index);
     }
@@ -310,5 +313,15 @@ mod tests {
         assert_eq!(windows.wake(id, 0), Some(4));
         assert_eq!(windows.wake(id, 1), Some(9));
         assert_eq!(windows.wake(id, 2), None);
+    }
+
+    #[test]
+    fn a_queue_pair_waits_for_one_window_at_a_time() {
+        let mut windows = windows();
+        let id = windows.attach(PEER);
+        windows.wait(id, 4);
+        windows.wait(INBOUND, 4);
+        assert_eq!(windows.wake(id, 0), None);
+        assert_eq!(windows.wake(INBOUND, 0), Some(4));
     }
 }

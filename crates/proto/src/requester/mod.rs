@@ -254,7 +254,7 @@ impl Requester {
 
 /// Packets of one READ request: the configured piece in whole packets.
 fn read_chunk_packets(config: &NicConfig, mtu: u32) -> u32 {
-    (config.read_chunk_max / mtu).max(1)
+    (config.read_chunk_max / mtu).clamp(1, OUTSTANDING_PACKETS_MAX)
 }
 
 /// How many requests end within packets `from..to`, when a new one begins every `chunk` packets.

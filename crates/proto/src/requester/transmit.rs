@@ -56,6 +56,8 @@ struct Cut {
     window: Option<WindowId>,
     /// Bytes charged.
     charge: u64,
+    /// Bytes that leave, as the rate counts them.
+    leaving: u64,
 }
 
 impl Qp {
@@ -198,6 +200,8 @@ impl Qp {
         // `at` counts whole packets of a message that is 2^31 bytes at most.
         let offset = at * mtu;
         let length = (wqe.length - offset).min(count * mtu);
+        let overhead = cx.shared.config.packet_overhead;
+        let charge = wqe.charge(at, at + count, mtu, overhead);
         let window = match self.window {
             Some(_) if wqe.is_read() => Some(inbound()),
             window => window,
@@ -211,7 +215,8 @@ impl Qp {
             length,
             ends: at + count == packets,
             window,
-            charge: wqe.charge(at, at + count, mtu, cx.shared.config.packet_overhead),
+            charge,
+            leaving: if wqe.is_read() { overhead } else { charge },
         }
     }
 
@@ -274,7 +279,7 @@ impl Qp {
             || self
                 .pacer
                 .as_ref()
-                .is_some_and(|pacer| !pacer.allows_after(cx.now, cut.charge))
+                .is_some_and(|pacer| !pacer.allows_after(cx.now, cut.leaving))
             || cut
                 .window
                 .is_some_and(|window| !cx.shared.windows.has_room_after(window, cut.charge))
@@ -327,10 +332,10 @@ impl Qp {
         let reliable = self.is_reliable();
         let asked = cut.window == Some(inbound());
         if let Some(pacer) = &mut self.pacer {
-            pacer.sent(cx.now, cut.charge);
+            pacer.sent(cx.now, cut.leaving);
         }
         if !reliable {
-            cx.shared.unreliable.sent(cx.now, cut.charge);
+            cx.shared.unreliable.sent(cx.now, cut.leaving);
         }
         cx.counters().tx_packets += 1;
         let chunk = read_chunk_packets(&cx.shared.config, self.mtu_bytes());
@@ -374,9 +379,10 @@ impl Qp {
             return;
         }
         requester.outstanding += u32::from(uses_resource);
-        if requester.charged + requester.charged_inbound == 0 {
+        let hold = cx.shared.config.window_hold;
+        if !hold.is_zero() && requester.charged + requester.charged_inbound == 0 {
             requester.heard_at = cx.now;
-            let at = cx.now + cx.shared.config.window_hold;
+            let at = cx.now + hold;
             cx.shared.timers.arm(self.index, Timer::Hold, at);
         }
         if asked {
