@@ -3,7 +3,7 @@
 //!
 //! `cargo xtask packages` installs what the checks use from Debian, when we may.
 
-use crate::judge::{self, Tally, find_program, is_root};
+use crate::judge::{self, find_program, is_root};
 use crate::{abi, cargo, dist, fuzz, guest, tidy};
 use anyhow::{Context, Result, bail};
 use lexopt::Parser;
@@ -112,19 +112,11 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
     steps.step("fuzz", || {
         fuzz::run(Parser::from_args(["--seconds", FUZZ_SECONDS]))
     })?;
-    let mut tally = Tally::default();
-    steps.step("judges", || {
-        tally.add(judge::judge(None, "roce_lo", "", false)?);
-        Ok(())
-    })?;
+    steps.step("judges", || judge::run(Parser::from_args([""; 0])))?;
     steps.step("foreign peer", || {
         guest::run(Parser::from_args(["interop", "--quick"]))
     })?;
-    println!("judges: {tally}");
     println!("all checks took {} s", started.elapsed().as_secs());
-    if !tally.is_good() {
-        bail!("a judge is not content");
-    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! A check ends as passed, failed or skipped. A skipped one says why and never counts as passed.
 //! Not here: the foreign peer on the wire (`guest`).
 
+pub(crate) mod captures;
 pub(crate) mod pair;
 pub(crate) mod processes;
 pub(crate) mod programs;
@@ -14,6 +15,7 @@ use lexopt::Parser;
 use lexopt::prelude::{Long, Value, ValueExt};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
 
 /// Runs the judges that the arguments name, all without a name.
 pub(crate) fn run(mut arguments: Parser) -> Result<()> {
@@ -21,14 +23,34 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
     let mut filter = String::new();
     let mut device = "roce_lo".to_owned();
     let mut quick = false;
+    let mut given = vec!["judge".to_owned()];
     while let Some(argument) = arguments.next()? {
         match argument {
-            Long("filter") => filter = arguments.value()?.string()?,
-            Long("device") => device = arguments.value()?.string()?,
-            Long("quick") => quick = true,
-            Value(name) if which.is_none() => which = Some(name.string()?),
+            Long("filter") => {
+                filter = arguments.value()?.string()?;
+                given.extend(["--filter".to_owned(), filter.clone()]);
+            }
+            Long("device") => {
+                device = arguments.value()?.string()?;
+                given.extend(["--device".to_owned(), device.clone()]);
+            }
+            Long("quick") => {
+                quick = true;
+                given.push("--quick".to_owned());
+            }
+            Value(name) if which.is_none() => {
+                let name = name.string()?;
+                given.push(name.clone());
+                which = Some(name);
+            }
             _ => bail!(argument.unexpected()),
         }
+    }
+    if let Some(status) = in_namespace(&given)? {
+        if !status.success() {
+            bail!("a judge is not content");
+        }
+        return Ok(());
     }
     let tally = judge(which.as_deref(), &device, &filter, quick)?;
     println!("{tally}");
@@ -38,6 +60,30 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
     Ok(())
 }
 
+/// Runs this command again in a network namespace of its own, where nobody else holds the port. As
+/// root only; `None`: stay here.
+fn in_namespace(arguments: &[String]) -> Result<Option<ExitStatus>> {
+    const INSIDE: &str = "FEROCE_JUDGE_INSIDE";
+    let tools = ["unshare", "ip"]
+        .into_iter()
+        .all(|tool| find_program(tool).is_some());
+    if !is_root() || !tools || std::env::var_os(INSIDE).is_some() {
+        return Ok(None);
+    }
+    let status = Command::new("unshare")
+        .args([
+            "--net",
+            "sh",
+            "-c",
+            "ip link set lo up && exec \"$0\" \"$@\"",
+        ])
+        .arg(std::env::current_exe()?)
+        .args(arguments)
+        .env(INSIDE, "1")
+        .status()?;
+    Ok(Some(status))
+}
+
 /// Runs one judge, or all of them.
 pub(crate) fn judge(which: Option<&str>, device: &str, filter: &str, quick: bool) -> Result<Tally> {
     let dist = cargo::target_folder()?.join("feroce");
@@ -45,6 +91,9 @@ pub(crate) fn judge(which: Option<&str>, device: &str, filter: &str, quick: bool
     let mut tally = Tally::default();
     if which.is_none_or(|name| name == "programs") {
         tally.add(programs::run(&stage, filter, quick));
+    }
+    if which.is_none_or(|name| name == "captures") {
+        tally.add(captures::run(&stage, filter));
     }
     if which.is_none_or(|name| name == "pyverbs") {
         tally.add(pyverbs::run(&stage, filter));

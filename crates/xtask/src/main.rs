@@ -25,7 +25,8 @@ cargo xtask COMMAND
   abi --regenerate [--include FOLDER]      write crates/verbs-abi again from the C headers
   fuzz [--seconds N] [TARGET…]             search for inputs that parsers and protocol do not bear
   guest COMMAND                            a virtual machine with soft-RoCE as a foreign peer
-  judge [programs|pyverbs|processes] [--device NAME] [--filter TEXT] [--quick]
+  judge [programs|captures|pyverbs|processes] [--device NAME] [--filter TEXT]
+        [--quick]
                                            stock programs and rdma-core's own tests on the device
   tidy [--update]                          check limits of the house style; shrink tidy.allow
 ";

@@ -423,7 +423,8 @@ mod tests {
     fn dropped_packets_are_added_up() {
         let text = "qdisc netem 8001: root refcnt 2 limit 1000 loss 1%\n \
                     Sent 5 bytes 1 pkt (dropped 12, overlimits 0 requeues 0)\n\
-                    qdisc ingress ffff: parent ffff:fff1\n Sent 0 bytes (dropped 3, overlimits 0)\n";
+                    qdisc ingress ffff: parent ffff:fff1\n \
+                    Sent 0 bytes (dropped 3, overlimits 0)\n";
         assert_eq!(sum_dropped(text), 15);
         assert_eq!(sum_dropped(""), 0);
     }
