@@ -83,7 +83,8 @@ fn anonymous_file(value: u64, close_on_exec: bool) -> Option<c_int> {
     let mut text = [0; TEXT_MAX];
     let line = decimal_line(value, &mut text);
     let flags = if close_on_exec { sys::MFD_CLOEXEC } else { 0 };
-    // SAFETY: the name is NUL-terminated; `line` is readable for its length; the descriptor is ours.
+    // SAFETY: the name is NUL-terminated; `line` is readable for its length; the descriptor is
+    // ours.
     unsafe {
         let made = sys::syscall(sys::number::MEMFD_CREATE, SYMBOL.as_ptr(), flags);
         let descriptor = c_int::try_from(made)

@@ -18,7 +18,8 @@
 //!
 //! Why programs need it: the gates measured with UCX, Mooncake and perftest. UCX drops a device
 //! whose `/dev/infiniband/uverbsN` is not a readable and writable character device, Mooncake one
-//! whose `/sys/class/infiniband/NAME/../..` has no real path, perftest `-W` reads its counters there.
+//! whose `/sys/class/infiniband/NAME/../..` has no real path, perftest `-W` reads its counters
+//! there.
 #![no_std]
 
 // The unwinding profiles (dev, test) need std's panic machinery; the library itself uses only core.

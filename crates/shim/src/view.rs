@@ -32,7 +32,8 @@ pub(crate) fn remember() {
     if folder.is_empty() || folder.len() > PATH_MAX {
         return;
     }
-    // SAFETY: no reader looks at `bytes` before `length` is stored below; the constructor runs once.
+    // SAFETY: no reader looks at `bytes` before `length` is stored below; the constructor runs
+    // once.
     let bytes = unsafe { &mut *FOLDER.bytes.get() };
     if let Some(target) = bytes.get_mut(..folder.len()) {
         target.copy_from_slice(folder);
