@@ -25,6 +25,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
+use feroce_netio::lossy::{Impairment, ImpairmentError};
 
 use folder::RunFolder;
 use libraries::Libraries;
@@ -44,9 +45,9 @@ pub(crate) struct Arguments {
     /// Show the program only this device; may be given again (`feroce devices` lists all)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     device: Vec<String>,
-    /// Impair what the program sends, for tests, such as loss=1%
-    #[arg(long, value_name = "SPEC")]
-    link: Option<OsString>,
+    /// Impair what the program sends, for tests, such as loss=1%,delay=1ms
+    #[arg(long, value_name = "SPEC", value_parser = link)]
+    link: Option<String>,
     /// Capture every frame into this pcapng file
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -65,6 +66,11 @@ pub(crate) struct Arguments {
         value_name = "PROGRAM"
     )]
     command: Vec<OsString>,
+}
+
+/// A link that the library will accept, as it was written.
+fn link(text: &str) -> Result<String, ImpairmentError> {
+    text.parse::<Impairment>().map(|_| text.to_owned())
 }
 
 /// Becomes the program; returns only if that failed.

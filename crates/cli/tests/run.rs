@@ -91,6 +91,8 @@ fn options_reach_the_library() {
         shown,
         format!("loss=1% debug {}/a.pcapng /s\n", here.display())
     );
+    let link = place.run(&["--link", "los=1%", "--", "true"]);
+    expect_failure(&link, 2, "los=1%");
     expect_failure(
         &place.run(&["--log", "loud", "--", "true"]),
         2,

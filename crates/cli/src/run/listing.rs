@@ -5,9 +5,8 @@ use feroce_verbs::{Candidate, GID_TABLE_LEN, candidates, gid_bytes};
 
 use super::view::{DeviceView, GidView};
 
-/// What the ports report, in this and in `ibv_query_port`: software has no line rate, and programs
-/// that reckon with one are content with any.
-const RATE: &str = "10 Gb/sec (4X SDR)";
+/// What `ibv_query_port` reports as width and speed, in the kernel's words.
+const RATE: &str = "100 Gb/sec (4X EDR)";
 /// As the kernel spells it; programs compare the text.
 const GID_KIND: &str = "RoCE v2";
 

@@ -24,7 +24,7 @@ pub(crate) struct DeviceView {
     pub(crate) interface: String,
     /// Whether the only port is up.
     pub(crate) active: bool,
-    /// Speed and width as the kernel words them, such as `10 Gb/sec (4X SDR)`.
+    /// Speed and width as the kernel words them, such as `100 Gb/sec (4X EDR)`.
     pub(crate) rate: String,
     /// Version of the software that is the device.
     pub(crate) firmware: String,
@@ -126,7 +126,7 @@ fn write_port(tree: &Tree<'_>, port: &str, device: &DeviceView) -> io::Result<()
         ("lid_mask_count", "0"),
         ("sm_lid", "0x0"),
         ("sm_sl", "0"),
-        ("cap_mask", "0x00010000"),
+        ("cap_mask", "0x04010000"),
         ("pkeys/0", "0xffff"),
     ] {
         tree.file(&format!("{port}/{file}"), text)?;
@@ -242,7 +242,7 @@ pub(crate) mod tests {
             node_guid: [0x50, 0x54, 0, 0xff, 0xfe, 0x12, 0x34, 0x56],
             interface: interface.to_owned(),
             active: true,
-            rate: "10 Gb/sec (4X SDR)".to_owned(),
+            rate: "100 Gb/sec (4X EDR)".to_owned(),
             firmware: "0.1.0".to_owned(),
             gids: vec![gid(0, mapped), gid(2, native)],
             gid_table_len: 4,
@@ -271,7 +271,7 @@ pub(crate) mod tests {
             ("node_type", "1: CA"),
             ("ports/1/state", "4: ACTIVE"),
             ("ports/1/phys_state", "5: LinkUp"),
-            ("ports/1/rate", "10 Gb/sec (4X SDR)"),
+            ("ports/1/rate", "100 Gb/sec (4X EDR)"),
             ("ports/1/link_layer", "Ethernet"),
             ("ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:0a09:0001"),
             ("ports/1/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000"),

@@ -94,11 +94,17 @@ fn unpacked_kernel(folder: &Path) -> Result<Option<PathBuf>> {
 }
 
 fn fetch_kernel(folder: &Path) -> Result<PathBuf> {
-    let package = kernel_package()?;
+    let mut package = kernel_package()?;
     println!("guest: fetching {package}, about 70 MB");
     let work = folder.join(format!("fetch.{}", std::process::id()));
     fs::create_dir_all(&work)?;
-    let fetched = fetch_into(&work, &package);
+    let mut fetched = fetch_into(&work, &package);
+    if fetched.is_err() {
+        // The lists may name a version that has been replaced since.
+        update_lists()?;
+        package = kernel_package()?;
+        fetched = fetch_into(&work, &package);
+    }
     let unpacked = folder.join(&package);
     let result = fetched.and_then(|()| Ok(fs::rename(work.join("unpacked"), &unpacked)?));
     fs::remove_dir_all(&work)?;
@@ -115,8 +121,12 @@ fn kernel_package() -> Result<String> {
     if let Some(package) = look()? {
         return Ok(package);
     }
-    output(Command::new("apt-get").args(["update", "-qq"]))?;
+    update_lists()?;
     look()?.with_context(|| format!("Debian's lists have no {KERNEL_PACKAGE}"))
+}
+
+fn update_lists() -> Result<()> {
+    output(Command::new("apt-get").args(["update", "-qq"])).map(|_| ())
 }
 
 fn fetch_into(work: &Path, package: &str) -> Result<()> {
