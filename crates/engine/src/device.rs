@@ -79,6 +79,8 @@ pub struct Device {
     waiting: AtomicU32,
     /// A program polled since the service thread last looked.
     polled: AtomicBool,
+    /// When a polling program last made a round, in nanoseconds of the monotonic clock.
+    last_round: AtomicU64,
     /// Completion queues that a program waits on by event.
     armed: AtomicU32,
     /// When a program last asked for an event.
@@ -166,6 +168,7 @@ impl Device {
             core: Mutex::new(core),
             waiting: AtomicU32::new(0),
             polled: AtomicBool::new(false),
+            last_round: AtomicU64::new(0),
             armed: AtomicU32::new(0),
             last_arm: AtomicU64::new(0),
             ids: Mutex::new(Ids::new(slot)),
@@ -320,8 +323,15 @@ impl Device {
             Err(TryLockError::WouldBlock) => return,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
-        core.round(clock::now(), false);
+        let now = clock::now();
+        core.round(now, false);
+        self.last_round.store(now.nanos(), Ordering::Relaxed);
         self.finish(core);
+    }
+
+    /// When a polling program last made a round.
+    pub(crate) fn last_round(&self) -> Instant {
+        Instant::from_nanos(self.last_round.load(Ordering::Relaxed))
     }
 
     /// Waits for the lock; a polling thread steps aside meanwhile.

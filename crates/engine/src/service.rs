@@ -5,10 +5,11 @@
 
 use crate::clock;
 use crate::device::Device;
+use crate::events::is_readable;
 use feroce_netio::{Monitor, interfaces};
 use feroce_proto::Instant;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,6 +18,13 @@ use std::time::Duration;
 
 /// While polls are no older than this the thread leaves progress to the program.
 const POLL_FRESH: Duration = Duration::from_millis(1);
+
+/// Packets that a polling program would have taken within this time, it does not poll for.
+const NEGLECTED: Duration = Duration::from_micros(50);
+
+/// How long the thread watches for the packets of a program that left some lying.
+const WATCH_MIN: Duration = Duration::from_millis(100);
+const WATCH_MAX: Duration = Duration::from_secs(10);
 
 /// Rounds in a row before the thread lets others have the lock.
 const ROUNDS_MAX: u32 = 16;
@@ -52,6 +60,8 @@ impl Service {
             packets: poll_fd,
             monitor: Monitor::open()?,
             interface: device.interface().index,
+            watch_until: Instant::ZERO,
+            watch_span: WATCH_MIN,
         };
         let thread = std::thread::Builder::new()
             .name("feroce".into())
@@ -102,6 +112,9 @@ struct Worker {
     packets: OwnedFd,
     monitor: Monitor,
     interface: u32,
+    /// Until then the thread watches for packets although the program polls.
+    watch_until: Instant,
+    watch_span: Duration,
 }
 
 impl Worker {
@@ -110,14 +123,35 @@ impl Worker {
             let Some(device) = self.device.upgrade() else {
                 return;
             };
-            let polled = device.was_polled();
-            if !polled {
+            let polled = device.was_polled() && !self.neglects(&device);
+            if !polled || device.lives_by_events(clock::now()) {
                 self.work(&device);
             }
             let plan = self.plan(&device, polled);
             drop(device);
             self.wait(&plan);
         }
+    }
+
+    /// Whether the program, though it polls now and then, leaves packets lying: it may spin on
+    /// its memory for what a peer writes there. Then the thread watches for packets for a
+    /// while, and for longer each time that this turns out to be right.
+    fn neglects(&mut self, device: &Device) -> bool {
+        let now = clock::now();
+        if now < self.watch_until {
+            return true;
+        }
+        if now.since(device.last_round()) < NEGLECTED || !is_readable(self.packets.as_fd()) {
+            return false;
+        }
+        let soon = now.since(self.watch_until) < self.watch_span;
+        self.watch_span = if soon {
+            (self.watch_span * 2).min(WATCH_MAX)
+        } else {
+            WATCH_MIN
+        };
+        self.watch_until = now + self.watch_span;
+        true
     }
 
     /// Makes rounds until nothing is left to do at once.
