@@ -144,9 +144,15 @@ impl Case {
             Program::Transfer { service } => {
                 let script = end.programs.join("xfer.py");
                 let peer = peer.map(|peer| format!(" --peer {}", peer.address));
+                // Nothing holds an unreliable sender back: one message at a time.
+                let depth = if service == Service::Rc {
+                    ""
+                } else {
+                    " --depth 1"
+                };
                 format!(
                     "{prefix} /usr/bin/python3 {} --device {device} --address {} --port {port} \
-                     --mtu {mtu} --service {}{}",
+                     --mtu {mtu} --service {}{depth}{}",
                     script.display(),
                     end.address,
                     service.name(),
@@ -371,7 +377,7 @@ mod tests {
         assert_eq!(
             transfer.command(&client, Some(&server), 20000).trim(),
             "/usr/bin/python3 /programs/xfer.py --device rxe0 --address fd00:9::2 --port 20000 \
-             --mtu 4096 --service ud --peer fd00:9::1"
+             --mtu 4096 --service ud --depth 1 --peer fd00:9::1"
         );
     }
 

@@ -287,8 +287,7 @@ fn set_up(ours: &Side<'_>, guest: &Side<'_>, setting: Setting) -> Result<(usize,
         Place::Guest(_) => set_up_guest(ours, setting, false)?,
     }
     set_up_guest(guest, setting, setting.loss)?;
-    // Soft-RoCE connects to neighbours that the guest knows already; stock programs meet by IPv4
-    // and so make it know that one only.
+    // The wire works before anything on it is judged.
     for address in ours.addresses {
         let answered = guest.run(&format!("busybox ping -c 3 -W 5 {address}"), STEP_LIMIT)?;
         ensure!(
@@ -307,7 +306,10 @@ fn set_up_guest(side: &Side<'_>, setting: Setting, loss: bool) -> Result<()> {
         format!("rdma link del {GUEST_DEVICE} 2>/dev/null"),
         "tc qdisc del dev eth0 root 2>/dev/null".to_owned(),
         "tc qdisc del dev eth0 ingress 2>/dev/null".to_owned(),
-        "ip addr flush dev eth0; set -e".to_owned(),
+        // Coming up gives the interface its link-local address, without which the kernel looks
+        // for no neighbour on soft-RoCE's behalf; checking that it is unique would take a second.
+        "ip link set eth0 down; ip addr flush dev eth0; set -e".to_owned(),
+        "echo 0 > /proc/sys/net/ipv6/conf/eth0/accept_dad".to_owned(),
         format!("ip link set eth0 mtu {} up", setting.interface_mtu()),
     ];
     for address in side.addresses {
@@ -383,6 +385,8 @@ fn run_case(
     report += &connected
         .map(|client| tail("client", &client))
         .unwrap_or_default();
+    let neighbours = guest.run("ip neigh show dev eth0", STEP_LIMIT)?;
+    report += &tail("neighbours of the guest", &neighbours);
     bail!("{}", report.trim_end())
 }
 

@@ -78,6 +78,7 @@ impl Machine {
         command: impl FnOnce(&'static str) -> Command,
     ) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        sweep();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("feroce-guest-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
@@ -125,6 +126,25 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         stop(&mut self.qemu, &self.folder);
+    }
+}
+
+/// Removes the temporary files of harnesses that were killed.
+fn sweep() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let mut words = name.to_str().unwrap_or_default().split('-');
+        let ours = words.next() == Some("feroce")
+            && matches!(words.next(), Some("guest" | "local" | "wire"));
+        let pid = words.next().and_then(|pid| pid.parse::<u32>().ok());
+        let gone = pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists());
+        if ours && gone {
+            // Of another user, perhaps; then it is not ours to remove.
+            drop(fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path())));
+        }
     }
 }
 

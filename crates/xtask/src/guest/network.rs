@@ -40,6 +40,8 @@ impl Namespace {
     /// Adds a tap with addresses, up.
     pub(crate) fn add_tap(&self, name: &str, addresses: &[String]) -> Result<()> {
         self.ip(&["tuntap", "add", name, "mode", "tap"])?;
+        // A whole unreliable message leaves at once; an emulated peer is slow to take it.
+        self.ip(&["link", "set", name, "txqueuelen", "10000"])?;
         for address in addresses {
             let unchecked: &[&str] = if address.contains(':') {
                 &["nodad"]
