@@ -46,7 +46,9 @@ pub(crate) fn resolve(context: &Context, attr: &abi::ibv_ah_attr) -> Result<Path
         flow_label: attr.grh.flow_label,
         service_level: attr.sl,
     };
-    context.resolve(&request).map_err(|error| Failure::invalid(error.to_string()))
+    context
+        .resolve(&request)
+        .map_err(|error| Failure::invalid(error.to_string()))
 }
 
 /// # Safety
@@ -59,12 +61,25 @@ unsafe fn create(
     let (domain, attr) = unsafe { (&pd::state(pd)?.pd, attr.as_ref()) };
     let attr = attr.ok_or_else(|| Failure::invalid("attr is a null pointer"))?;
     if attr.port_num != PORT {
-        return Err(Failure::invalid(format!("port_num {}: there is one, 1", attr.port_num)));
+        return Err(Failure::invalid(format!(
+            "port_num {}: there is one, 1",
+            attr.port_num
+        )));
     }
     let path = resolve(domain.context(), attr)?;
     // SAFETY: a live domain has a live context.
-    let c = abi::ibv_ah { context: unsafe { (*pd).context }, pd, handle: 0 };
-    Ok(handle::create(c, AhState { path, _pd: domain.clone() }))
+    let c = abi::ibv_ah {
+        context: unsafe { (*pd).context },
+        pd,
+        handle: 0,
+    };
+    Ok(handle::create(
+        c,
+        AhState {
+            path,
+            _pd: domain.clone(),
+        },
+    ))
 }
 
 /// # Safety
@@ -89,12 +104,19 @@ unsafe fn sender(
     grh: *const abi::ibv_grh,
 ) -> Result<abi::ibv_ah_attr, Failure> {
     // SAFETY: the caller's contract; a GRH has 40 bytes.
-    let (state, wc, header) =
-        unsafe { (context::state(context)?, wc.as_ref(), grh.cast::<[u8; 40]>().as_ref()) };
+    let (state, wc, header) = unsafe {
+        (
+            context::state(context)?,
+            wc.as_ref(),
+            grh.cast::<[u8; 40]>().as_ref(),
+        )
+    };
     let wc = wc.ok_or_else(|| Failure::invalid("wc is a null pointer"))?;
     let header = header.ok_or_else(|| Failure::invalid("grh is a null pointer"))?;
     if wc.wc_flags & abi::IBV_WC_GRH == 0 {
-        return Err(Failure::invalid("the completion has no IBV_WC_GRH: it is no datagram"));
+        return Err(Failure::invalid(
+            "the completion has no IBV_WC_GRH: it is no datagram",
+        ));
     }
     let header = ReceivedHeader::parse(header)?;
     let ours = gid_address(header.destination);
@@ -102,12 +124,17 @@ unsafe fn sender(
     // A datagram to a group names no address of ours: any of its family does.
     let index = index.or_else(|| {
         (0..GID_TABLE_LEN).find(|&index| {
-            state.context.gid(index).is_some_and(|gid| gid.is_ipv4() == ours.is_ipv4())
+            state
+                .context
+                .gid(index)
+                .is_some_and(|gid| gid.is_ipv4() == ours.is_ipv4())
         })
     });
     let index = index.and_then(|index| u8::try_from(index).ok());
     let index = index.ok_or_else(|| {
-        Failure::invalid(format!("{ours}, where the datagram went, is no GID of this device"))
+        Failure::invalid(format!(
+            "{ours}, where the datagram went, is no GID of this device"
+        ))
     })?;
     Ok(header.answer(port_num, index))
 }
@@ -160,10 +187,6 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut abi::ibv_ah) -> c_int {
         unsafe { handle::release::<_, AhState>(ah) }.map(drop)
     })
 }
-
-
-
-
 
 /// The network header in the first 40 bytes of a received datagram, as RoCEv2 delivers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

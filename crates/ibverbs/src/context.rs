@@ -40,7 +40,10 @@ impl ContextState {
 /// Makes the C context of an opened device.
 pub(crate) fn create(device: *mut abi::ibv_device, context: Context) -> *mut abi::ibv_context {
     let c = c_struct(device, context.events().raw_fd());
-    let state = ContextState { context, objects: Mutex::default() };
+    let state = ContextState {
+        context,
+        objects: Mutex::default(),
+    };
     handle::create(c, state)
 }
 

@@ -51,7 +51,11 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
             .context
             .create_channel()
             .map_err(|error| Failure::new(errno_of(&error), error.to_string()))?;
-        let c = abi::ibv_comp_channel { context, fd: channel.raw_fd(), refcnt: 0 };
+        let c = abi::ibv_comp_channel {
+            context,
+            fd: channel.raw_fd(),
+            refcnt: 0,
+        };
         Ok(handle::create(c, ChannelState { channel }))
     })
 }
@@ -66,7 +70,10 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(
         // SAFETY: the caller's contract.
         let state = unsafe { handle::rust::<_, ChannelState>(channel) }?;
         if state.channel.users() > 0 {
-            return Err(Failure::new(libc::EBUSY, "completion queues still use the channel"));
+            return Err(Failure::new(
+                libc::EBUSY,
+                "completion queues still use the channel",
+            ));
         }
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, ChannelState>(channel) }.map(drop)
@@ -88,15 +95,24 @@ pub(crate) unsafe fn create(
     // SAFETY: the caller's contract.
     let state = unsafe { context::state(context) }?;
     if comp_vector >= context::COMPLETION_VECTORS.cast_unsigned() {
-        return Err(Failure::invalid(format!("comp_vector {comp_vector}: there is one, 0")));
+        return Err(Failure::invalid(format!(
+            "comp_vector {comp_vector}: there is one, 0"
+        )));
     }
     let channel_state = if channel.is_null() {
         None
     } else {
         // SAFETY: the caller's contract.
-        Some(unsafe { handle::rust::<_, ChannelState>(channel) }?.channel.clone())
+        Some(
+            unsafe { handle::rust::<_, ChannelState>(channel) }?
+                .channel
+                .clone(),
+        )
     };
-    let options = CqOptions { capacity: cqe as usize, channel: channel_state };
+    let options = CqOptions {
+        capacity: cqe as usize,
+        channel: channel_state,
+    };
     let cq = state
         .context
         .create_cq(options)
@@ -110,8 +126,12 @@ pub(crate) unsafe fn create(
         cqe: cqe.cast_signed(),
         ..walk.c_struct()
     };
-    let rust =
-        CqState { cq, events: Ledger::default(), async_events: Ledger::default(), walk };
+    let rust = CqState {
+        cq,
+        events: Ledger::default(),
+        async_events: Ledger::default(),
+        walk,
+    };
     let pointer = handle::create::<abi::ibv_cq, _>(c, rust);
     state.objects().cqs.insert(id, pointer.expose_provenance());
     if !channel.is_null() {
@@ -132,8 +152,8 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     comp_vector: c_int,
 ) -> *mut abi::ibv_cq {
     guard::pointer("ibv_create_cq", || {
-        let cqe = u32::try_from(cqe)
-            .map_err(|_| Failure::invalid(format!("cqe {cqe} is negative")))?;
+        let cqe =
+            u32::try_from(cqe).map_err(|_| Failure::invalid(format!("cqe {cqe} is negative")))?;
         let vector = comp_vector.cast_unsigned();
         // SAFETY: the caller's contract.
         unsafe { create(context, cqe, cq_context, channel, vector, Walk::default()) }
@@ -147,9 +167,12 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut abi::ibv_cq, cqe: c_int) 
     guard::status("ibv_resize_cq", || {
         // SAFETY: the caller's contract.
         let state = unsafe { state(cq) }?;
-        let capacity = usize::try_from(cqe)
-            .map_err(|_| Failure::invalid(format!("cqe {cqe} is negative")))?;
-        state.cq.resize(capacity).map_err(|error| Failure::invalid(error.to_string()))?;
+        let capacity =
+            usize::try_from(cqe).map_err(|_| Failure::invalid(format!("cqe {cqe} is negative")))?;
+        state
+            .cq
+            .resize(capacity)
+            .map_err(|error| Failure::invalid(error.to_string()))?;
         // SAFETY: the caller's contract.
         unsafe { (*cq).cqe = cqe };
         Ok(())
@@ -164,10 +187,16 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut abi::ibv_cq) -> c_int {
         // SAFETY: the caller's contract.
         let (state, context, channel) = unsafe { (state(cq)?, (*cq).context, (*cq).channel) };
         if state.cq.is_shared() {
-            return Err(Failure::new(libc::EBUSY, "queue pairs still use the completion queue"));
+            return Err(Failure::new(
+                libc::EBUSY,
+                "queue pairs still use the completion queue",
+            ));
         }
         // SAFETY: a live queue's context is open.
-        unsafe { context::state(context) }?.objects().cqs.remove(&state.cq.id());
+        unsafe { context::state(context) }?
+            .objects()
+            .cqs
+            .remove(&state.cq.id());
         // No new event names the queue from here on; those fetched must be acknowledged.
         state.cq.forget_events();
         state.events.settle();
@@ -193,7 +222,10 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
     guard::minus_one("ibv_get_cq_event", || {
         // SAFETY: the caller's contract.
         let (channel_state, context) = unsafe {
-            (handle::rust::<_, ChannelState>(channel)?, context::state((*channel).context)?)
+            (
+                handle::rust::<_, ChannelState>(channel)?,
+                context::state((*channel).context)?,
+            )
         };
         loop {
             let id = channel_state
@@ -202,7 +234,9 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
                 .map_err(|error| Failure::new(errno_of(&error), error.to_string()))?;
             let objects = context.objects();
             // A queue that was destroyed in the meantime has no pointer any more.
-            let Some(&address) = objects.cqs.get(&id) else { continue };
+            let Some(&address) = objects.cqs.get(&id) else {
+                continue;
+            };
             let found: *mut abi::ibv_cq = ptr::with_exposed_provenance_mut(address);
             // SAFETY: it is live while the table, which is locked, lists it; the rest is the
             // caller's contract.

@@ -45,7 +45,10 @@ pub(crate) struct Walk {
 impl Walk {
     /// For a queue that is created as an extended one.
     pub(crate) fn extended() -> Self {
-        Self { extended: true, at: Mutex::default() }
+        Self {
+            extended: true,
+            at: Mutex::default(),
+        }
     }
 
     /// The C struct to begin with: its calls are set if the queue is an extended one.
@@ -62,8 +65,8 @@ impl Walk {
     }
 }
 
-/// What `wc_flags` may ask for. Fields that RoCE lacks (LIDs, VLAN tags of the wire, flow tags) read
-/// as 0; tag matching is not offered.
+/// What `wc_flags` may ask for. Fields that RoCE lacks (LIDs, VLAN and flow tags) read as 0; tag
+/// matching is not offered.
 pub(crate) const WC_FLAGS: u64 = abi::IBV_WC_STANDARD_FLAGS as u64
     | abi::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP as u64
     | abi::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK as u64;
@@ -80,17 +83,24 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         let known = abi::IBV_CQ_INIT_ATTR_MASK_FLAGS | abi::IBV_CQ_INIT_ATTR_MASK_PD;
         if init.comp_mask & !known != 0 {
             let unknown = init.comp_mask & !known;
-            return Err(Failure::unsupported(format!("comp_mask {unknown:#x} is not offered")));
+            return Err(Failure::unsupported(format!(
+                "comp_mask {unknown:#x} is not offered"
+            )));
         }
         if init.wc_flags & !WC_FLAGS != 0 {
             let unknown = init.wc_flags & !WC_FLAGS;
-            return Err(Failure::unsupported(format!("wc_flags {unknown:#x} are not offered")));
+            return Err(Failure::unsupported(format!(
+                "wc_flags {unknown:#x} are not offered"
+            )));
         }
         let flags_known =
             abi::IBV_CREATE_CQ_ATTR_SINGLE_THREADED | abi::IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
         if init.comp_mask & abi::IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 && init.flags & !flags_known != 0
         {
-            return Err(Failure::unsupported(format!("flags {:#x} are not offered", init.flags)));
+            return Err(Failure::unsupported(format!(
+                "flags {:#x} are not offered",
+                init.flags
+            )));
         }
         // SAFETY: the caller's contract.
         let cq = unsafe {
@@ -204,7 +214,9 @@ unsafe extern "C" fn read_opcode(current: *mut abi::ibv_cq_ex) -> abi::ibv_wc_op
 /// # Safety
 /// As for [`start_poll`].
 unsafe extern "C" fn read_vendor_err(current: *mut abi::ibv_cq_ex) -> u32 {
-    read(current, "ibv_wc_read_vendor_err", |entry| wc(entry).vendor_err)
+    read(current, "ibv_wc_read_vendor_err", |entry| {
+        wc(entry).vendor_err
+    })
 }
 
 /// # Safety
@@ -216,7 +228,7 @@ unsafe extern "C" fn read_byte_len(current: *mut abi::ibv_cq_ex) -> u32 {
 /// # Safety
 /// As for [`start_poll`].
 unsafe extern "C" fn read_imm_data(current: *mut abi::ibv_cq_ex) -> abi::__be32 {
-    read(current, "ibv_wc_read_imm_data", |entry| immediate(entry))
+    read(current, "ibv_wc_read_imm_data", immediate)
 }
 
 /// # Safety
@@ -252,19 +264,25 @@ unsafe extern "C" fn read_sl(current: *mut abi::ibv_cq_ex) -> u8 {
 /// # Safety
 /// As for [`start_poll`].
 unsafe extern "C" fn read_dlid_path_bits(current: *mut abi::ibv_cq_ex) -> u8 {
-    read(current, "ibv_wc_read_dlid_path_bits", |entry| wc(entry).dlid_path_bits)
+    read(current, "ibv_wc_read_dlid_path_bits", |entry| {
+        wc(entry).dlid_path_bits
+    })
 }
 
 /// # Safety
 /// As for [`start_poll`].
 unsafe extern "C" fn read_completion_ts(current: *mut abi::ibv_cq_ex) -> u64 {
-    read(current, "ibv_wc_read_completion_ts", |entry| entry.realtime_nanos)
+    read(current, "ibv_wc_read_completion_ts", |entry| {
+        entry.realtime_nanos
+    })
 }
 
 /// # Safety
 /// As for [`start_poll`].
 unsafe extern "C" fn read_completion_wallclock_ns(current: *mut abi::ibv_cq_ex) -> u64 {
-    read(current, "ibv_wc_read_completion_wallclock_ns", |entry| entry.realtime_nanos)
+    read(current, "ibv_wc_read_completion_wallclock_ns", |entry| {
+        entry.realtime_nanos
+    })
 }
 
 /// # Safety
@@ -288,15 +306,16 @@ unsafe extern "C" fn read_flow_tag(current: *mut abi::ibv_cq_ex) -> u32 {
 /// Immediate data in network order, or the key that was invalidated: one place for both.
 fn immediate(entry: &Stamped) -> abi::__be32 {
     let completion = &entry.completion;
-    completion.immediate.map(u32::to_be).or(completion.invalidated).unwrap_or_default()
+    completion
+        .immediate
+        .map(u32::to_be)
+        .or(completion.invalidated)
+        .unwrap_or_default()
 }
 
 /// # Safety
 /// As for [`start_poll`]; `tm_info` is null or points to a place for the answer.
-unsafe extern "C" fn read_tm_info(
-    current: *mut abi::ibv_cq_ex,
-    tm_info: *mut abi::ibv_wc_tm_info,
-) {
+unsafe extern "C" fn read_tm_info(current: *mut abi::ibv_cq_ex, tm_info: *mut abi::ibv_wc_tm_info) {
     guard::nothing("ibv_wc_read_tm_info", || {
         // SAFETY: the caller's contract.
         unsafe {

@@ -185,7 +185,9 @@ pub(crate) unsafe extern "C" fn ibv_open_device(
 ) -> *mut abi::ibv_context {
     guard::pointer("ibv_open_device", || {
         // SAFETY: the caller's contract; devices live as long as the process.
-        let name = unsafe { handle::rust::<_, DeviceState>(device) }?.name.clone();
+        let name = unsafe { handle::rust::<_, DeviceState>(device) }?
+            .name
+            .clone();
         let context = Context::open(&name)
             .map_err(|error| Failure::new(open_errno(&error), error.to_string()))?;
         Ok(context::create(device, context))
@@ -234,7 +236,6 @@ pub(crate) fn errno_of(error: &io::Error) -> c_int {
 unfilled! {
     export pointer fn ibv_import_device(cmd_fd: c_int) -> *mut abi::ibv_context;
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,8 @@ use std::ptr;
 use feroce_verbs::{AsyncEvent, DeviceEvent};
 use feroce_verbs_abi as abi;
 
-use crate::convert::address::PORT;
 use crate::context::{self, Objects};
+use crate::convert::address::PORT;
 use crate::guard::{self, Failure};
 use crate::{cq, qp, srq};
 
@@ -24,7 +24,10 @@ pub(crate) unsafe extern "C" fn ibv_get_async_event(
         let target = guard::not_null(event, "event")?;
         loop {
             let taken = state.context.events().take().map_err(|errno| {
-                Failure::new(errno.raw_os_error(), "no event, and the descriptor does not wait")
+                Failure::new(
+                    errno.raw_os_error(),
+                    "no event, and the descriptor does not wait",
+                )
             })?;
             let objects = state.objects();
             // An event of an object that was destroyed in the meantime is nobody's.
@@ -53,12 +56,8 @@ unsafe fn to_c(event: &DeviceEvent, objects: &Objects) -> Option<abi::ibv_async_
                 AsyncEvent::CommunicationEstablished(qpn) => (abi::IBV_EVENT_COMM_EST, Ok(qpn)),
                 AsyncEvent::SqDrained(qpn) => (abi::IBV_EVENT_SQ_DRAINED, Ok(qpn)),
                 AsyncEvent::PathMigrated(qpn) => (abi::IBV_EVENT_PATH_MIG, Ok(qpn)),
-                AsyncEvent::QpLastWqeReached(qpn) => {
-                    (abi::IBV_EVENT_QP_LAST_WQE_REACHED, Ok(qpn))
-                }
-                AsyncEvent::SrqLimitReached(srq) => {
-                    (abi::IBV_EVENT_SRQ_LIMIT_REACHED, Err(srq))
-                }
+                AsyncEvent::QpLastWqeReached(qpn) => (abi::IBV_EVENT_QP_LAST_WQE_REACHED, Ok(qpn)),
+                AsyncEvent::SrqLimitReached(srq) => (abi::IBV_EVENT_SRQ_LIMIT_REACHED, Err(srq)),
                 AsyncEvent::SrqError(srq) => (abi::IBV_EVENT_SRQ_ERR, Err(srq)),
             };
             c.event_type = kind;

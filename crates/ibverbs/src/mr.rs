@@ -57,7 +57,12 @@ pub(crate) fn create(
         lkey: region.lkey(),
         rkey: region.rkey(),
     };
-    handle::create(c, MrState { region: Mutex::new(Some(region)) })
+    handle::create(
+        c,
+        MrState {
+            region: Mutex::new(Some(region)),
+        },
+    )
 }
 
 /// Access flags; undefined bits and impossible combinations are refused.
@@ -113,7 +118,9 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut abi::ibv_mr {
-    guard::pointer("ibv_reg_mr_iova2", || register(pd, addr, length, iova, access))
+    guard::pointer("ibv_reg_mr_iova2", || {
+        register(pd, addr, length, iova, access)
+    })
 }
 
 /// # Safety
@@ -134,7 +141,9 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
             return Err(Failure::invalid(format!("flags {what:#x} name no change")));
         }
         if what & abi::IBV_REREG_MR_CHANGE_TRANSLATION != 0 && (addr.is_null() || length == 0) {
-            return Err(Failure::invalid("a new translation needs an address and a length"));
+            return Err(Failure::invalid(
+                "a new translation needs an address and a length",
+            ));
         }
         // SAFETY: the caller's contract.
         let state = unsafe { handle::rust::<_, MrState>(mr) }?;
@@ -151,10 +160,17 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         };
         let translation = (what & abi::IBV_REREG_MR_CHANGE_TRANSLATION != 0)
             // SAFETY: the caller's contract.
-            .then(|| (unsafe { Memory::from_raw(addr.cast(), length) }, addr as u64));
+            .then(|| {
+                (
+                    unsafe { Memory::from_raw(addr.cast(), length) },
+                    addr as u64,
+                )
+            });
         let moved = translation.is_some();
         let mut guarded = state.region.lock().unwrap_or_else(PoisonError::into_inner);
-        let region = guarded.as_mut().ok_or_else(|| Failure::invalid("the region is gone"))?;
+        let region = guarded
+            .as_mut()
+            .ok_or_else(|| Failure::invalid("the region is gone"))?;
         region
             .reregister(domain, translation, rights)
             .map_err(|error| Failure::invalid(error.to_string()))?;

@@ -30,7 +30,10 @@ pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut abi::ibv_context) -> 
     guard::pointer("ibv_alloc_pd", || {
         // SAFETY: the caller's contract.
         let pd = unsafe { context::state(context) }?.context.alloc_pd();
-        let c = abi::ibv_pd { context, handle: pd.id().0 };
+        let c = abi::ibv_pd {
+            context,
+            handle: pd.id().0,
+        };
         Ok(handle::create(c, PdState { pd }))
     })
 }

@@ -83,11 +83,15 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
             | abi::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         if init.comp_mask & !KNOWN != 0 {
             let unknown = init.comp_mask & !KNOWN;
-            return Err(Failure::unsupported(format!("comp_mask {unknown:#x} is not offered")));
+            return Err(Failure::unsupported(format!(
+                "comp_mask {unknown:#x} is not offered"
+            )));
         }
         if init.comp_mask & abi::IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && init.create_flags != 0 {
             let flags = init.create_flags;
-            return Err(Failure::unsupported(format!("create_flags {flags:#x} are not offered")));
+            return Err(Failure::unsupported(format!(
+                "create_flags {flags:#x} are not offered"
+            )));
         }
         if init.comp_mask & abi::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 {
             check_send_operations(init.qp_type, init.send_ops_flags)?;
@@ -103,8 +107,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 /// Refuses operations that the service does not have (`ibv_create_qp_ex(3)`).
 fn check_send_operations(qp_type: abi::ibv_qp_type, flags: u64) -> Result<(), Failure> {
     let unreliable = u64::from(abi::IBV_QP_EX_WITH_SEND | abi::IBV_QP_EX_WITH_SEND_WITH_IMM);
-    let write =
-        u64::from(abi::IBV_QP_EX_WITH_RDMA_WRITE | abi::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM);
+    let write = u64::from(abi::IBV_QP_EX_WITH_RDMA_WRITE | abi::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM);
     let window = u64::from(
         abi::IBV_QP_EX_WITH_LOCAL_INV
             | abi::IBV_QP_EX_WITH_BIND_MW
@@ -127,7 +130,9 @@ fn check_send_operations(qp_type: abi::ibv_qp_type, flags: u64) -> Result<(), Fa
         return Ok(());
     }
     let refused = flags & !allowed;
-    Err(Failure::unsupported(format!("send_ops_flags {refused:#x}: not with this qp_type")))
+    Err(Failure::unsupported(format!(
+        "send_ops_flags {refused:#x}: not with this qp_type"
+    )))
 }
 
 /// Makes a queue pair and its C object; writes the granted capacities.
@@ -152,9 +157,10 @@ unsafe fn create(
         capabilities,
         signal_all: init.sq_sig_all != 0,
     };
-    let qp = parts.pd.create_qp(options).map_err(|error| {
-        Failure::new(create_errno(&error), error.to_string())
-    })?;
+    let qp = parts
+        .pd
+        .create_qp(options)
+        .map_err(|error| Failure::new(create_errno(&error), error.to_string()))?;
     let qpn = qp.qpn();
     let mut c = abi::ibv_qp_ex {
         qp_base: abi::ibv_qp {
@@ -192,7 +198,10 @@ unsafe fn create(
     let pointer = handle::create::<abi::ibv_qp, _>(c, state);
     // SAFETY: the caller's contract.
     let context = unsafe { context::state(parts.context) }?;
-    context.objects().qps.insert(qpn, pointer.expose_provenance());
+    context
+        .objects()
+        .qps
+        .insert(qpn, pointer.expose_provenance());
     Ok(pointer)
 }
 
@@ -216,10 +225,7 @@ struct Parts {
 impl Parts {
     /// # Safety
     /// What `init` points to is live.
-    unsafe fn collect(
-        init: &abi::ibv_qp_init_attr_ex,
-        qp_type: QpType,
-    ) -> Result<Self, Failure> {
+    unsafe fn collect(init: &abi::ibv_qp_init_attr_ex, qp_type: QpType) -> Result<Self, Failure> {
         if qp_type == QpType::XrcRecv {
             // SAFETY: the caller's contract.
             return unsafe { Self::of_xrc_target(init) };
@@ -242,7 +248,14 @@ impl Parts {
             };
             let pd = pd::state(init.pd)?.pd.clone();
             let context = (*init.pd).context;
-            Ok(Self { context, pd, send_cq, recv_cq, srq, xrc_domain: None })
+            Ok(Self {
+                context,
+                pd,
+                send_cq,
+                recv_cq,
+                srq,
+                xrc_domain: None,
+            })
         }
     }
 
@@ -256,8 +269,7 @@ impl Parts {
             return Err(Failure::invalid("comp_mask lacks IBV_QP_INIT_ATTR_XRCD"));
         }
         // SAFETY: the caller's contract.
-        let (domain, context) =
-            unsafe { (xrcd::state(init.xrcd)?.clone(), (*init.xrcd).context) };
+        let (domain, context) = unsafe { (xrcd::state(init.xrcd)?.clone(), (*init.xrcd).context) };
         let unused = domain
             .context()
             .create_cq(CqOptions::with_capacity(1))
@@ -287,7 +299,10 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
         let context = state.qp.pd().context();
         let resolve = |ah_attr: &abi::ibv_ah_attr| ah::resolve(context, ah_attr);
         let (attributes, mask) = convert::qp::attributes(attr, attr_mask, resolve)?;
-        state.qp.modify(&attributes, mask).map_err(|error| Failure::invalid(error.to_string()))?;
+        state
+            .qp
+            .modify(&attributes, mask)
+            .map_err(|error| Failure::invalid(error.to_string()))?;
         if mask.contains(AttributeMask::STATE) {
             // SAFETY: the caller's contract.
             unsafe { (*qp).state = attr.qp_state };
@@ -308,8 +323,10 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
     guard::status("ibv_query_qp", || {
         // SAFETY: the caller's contract.
         let state = unsafe { state(qp) }?;
-        let attributes =
-            state.qp.query().map_err(|error| Failure::invalid(error.to_string()))?;
+        let attributes = state
+            .qp
+            .query()
+            .map_err(|error| Failure::invalid(error.to_string()))?;
         let options = state.qp.options();
         let mut answer = convert::qp::attributes_to_c(&attributes);
         answer.cap = convert::qp::capabilities_to_c(&options.capabilities);
@@ -347,12 +364,20 @@ pub(crate) unsafe extern "C" fn ibv_query_qp_data_in_order(
     guard::answer("ibv_query_qp_data_in_order", || {
         // SAFETY: the caller's contract.
         let state = unsafe { state(qp) }?;
-        let ordered = matches!(state.send.qp_type, QpType::Rc | QpType::XrcSend | QpType::XrcRecv);
-        Ok(match (ordered, flags & abi::IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS != 0) {
-            (false, _) => 0,
-            (true, false) => 1,
-            (true, true) => abi::IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG.cast_signed(),
-        })
+        let ordered = matches!(
+            state.send.qp_type,
+            QpType::Rc | QpType::XrcSend | QpType::XrcRecv
+        );
+        Ok(
+            match (
+                ordered,
+                flags & abi::IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS != 0,
+            ) {
+                (false, _) => 0,
+                (true, false) => 1,
+                (true, true) => abi::IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG.cast_signed(),
+            },
+        )
     })
 }
 
@@ -364,10 +389,16 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut abi::ibv_qp) -> c_int {
         // SAFETY: the caller's contract.
         let (state, context) = unsafe { (state(qp)?, (*qp).context) };
         if state.qp.is_attached() {
-            return Err(Failure::new(libc::EBUSY, "it is attached to multicast groups"));
+            return Err(Failure::new(
+                libc::EBUSY,
+                "it is attached to multicast groups",
+            ));
         }
         // SAFETY: a live queue pair has an open context.
-        unsafe { context::state(context) }?.objects().qps.remove(&state.qp.qpn());
+        unsafe { context::state(context) }?
+            .objects()
+            .qps
+            .remove(&state.qp.qpn());
         state.events.settle();
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, QpState>(qp) }.map(drop)
@@ -385,7 +416,9 @@ pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut abi::ibv_qp) -> *mut ab
         if unsafe { state(qp) }?.extended {
             return Ok(handle::allocated(qp));
         }
-        Err(Failure::invalid("it was not created with IBV_QP_INIT_ATTR_SEND_OPS_FLAGS"))
+        Err(Failure::invalid(
+            "it was not created with IBV_QP_INIT_ATTR_SEND_OPS_FLAGS",
+        ))
     })
 }
 
@@ -395,10 +428,7 @@ pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut abi::ibv_qp) -> *mut ab
 /// # Safety
 /// `qp` and `ece` are null or point to what their types say.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_set_ece(
-    qp: *mut abi::ibv_qp,
-    ece: *mut abi::ibv_ece,
-) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_set_ece(qp: *mut abi::ibv_qp, ece: *mut abi::ibv_ece) -> c_int {
     guard::status("ibv_set_ece", || {
         // SAFETY: the caller's contract.
         let (_, offer) = unsafe { (state(qp)?, guard::not_null(ece, "ece")?.read()) };
@@ -437,7 +467,10 @@ pub(crate) unsafe extern "C" fn ibv_attach_mcast(
     guard::status("ibv_attach_mcast", || {
         // SAFETY: the caller's contract.
         let (state, group) = unsafe { (state(qp)?, group(gid)?) };
-        state.qp.attach_multicast(group).map_err(|error| Failure::invalid(error.to_string()))
+        state
+            .qp
+            .attach_multicast(group)
+            .map_err(|error| Failure::invalid(error.to_string()))
     })
 }
 
@@ -452,7 +485,10 @@ pub(crate) unsafe extern "C" fn ibv_detach_mcast(
     guard::status("ibv_detach_mcast", || {
         // SAFETY: the caller's contract.
         let (state, group) = unsafe { (state(qp)?, group(gid)?) };
-        state.qp.detach_multicast(group).map_err(|error| Failure::invalid(error.to_string()))
+        state
+            .qp
+            .detach_multicast(group)
+            .map_err(|error| Failure::invalid(error.to_string()))
     })
 }
 
@@ -511,7 +547,10 @@ pub(crate) unsafe extern "C" fn modify_qp_rate_limit(
     guard::status("ibv_modify_qp_rate_limit", || {
         // SAFETY: the caller's contract.
         let (state, attr) = unsafe { (state(qp)?, guard::not_null(attr, "attr")?.read()) };
-        let attributes = QpAttributes { rate_limit: attr.rate_limit, ..QpAttributes::default() };
+        let attributes = QpAttributes {
+            rate_limit: attr.rate_limit,
+            ..QpAttributes::default()
+        };
         state
             .qp
             .modify(&attributes, AttributeMask::RATE_LIMIT)
@@ -531,11 +570,12 @@ pub(crate) unsafe extern "C" fn open_qp(
         // SAFETY: the caller's contract.
         let (opened, attr) =
             unsafe { (context::state(context)?, &*guard::not_null(attr, "attr")?) };
-        let needed = abi::IBV_QP_OPEN_ATTR_NUM
-            | abi::IBV_QP_OPEN_ATTR_XRCD
-            | abi::IBV_QP_OPEN_ATTR_TYPE;
+        let needed =
+            abi::IBV_QP_OPEN_ATTR_NUM | abi::IBV_QP_OPEN_ATTR_XRCD | abi::IBV_QP_OPEN_ATTR_TYPE;
         if attr.comp_mask & needed != needed || attr.qp_type != abi::IBV_QPT_XRC_RECV {
-            return Err(Failure::invalid("only XRC_RECV queue pairs, by qp_num, xrcd and qp_type"));
+            return Err(Failure::invalid(
+                "only XRC_RECV queue pairs, by qp_num, xrcd and qp_type",
+            ));
         }
         let number = Qpn::new(attr.qp_num);
         let objects = opened.objects();
@@ -550,7 +590,9 @@ pub(crate) unsafe extern "C" fn open_qp(
             // SAFETY: the caller's contract.
             != Some(unsafe { xrcd::state(attr.xrcd) }?.id())
         {
-            return Err(Failure::invalid("the queue pair belongs to another XRC domain"));
+            return Err(Failure::invalid(
+                "the queue pair belongs to another XRC domain",
+            ));
         }
         let c = abi::ibv_qp_ex {
             qp_base: abi::ibv_qp {
@@ -571,7 +613,11 @@ pub(crate) unsafe extern "C" fn open_qp(
         let state = QpState {
             qp,
             events: Ledger::default(),
-            send: RequestLimits { qp_type: QpType::XrcRecv, max_sge: 0, max_inline_data: 0 },
+            send: RequestLimits {
+                qp_type: QpType::XrcRecv,
+                max_sge: 0,
+                max_inline_data: 0,
+            },
             max_recv_sge: 0,
             max_send_wr: 0,
             bench: Workbench::default(),

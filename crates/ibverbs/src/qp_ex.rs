@@ -8,11 +8,11 @@ use std::slice;
 use feroce_verbs::{Data, Remote, SendOperation, Sge, SgeList};
 use feroce_verbs_abi as abi;
 
+use crate::ah;
 use crate::convert::batch::Batch;
 use crate::convert::{post, wr};
 use crate::guard::{self, Failure};
 use crate::qp::{self, QpState};
-use crate::{ah};
 
 /// Sets every pointer. Those of operations that were not asked for at creation are set as well:
 /// verbs.h leaves calling them undefined.
@@ -61,7 +61,9 @@ fn edit(qp: *mut abi::ibv_qp_ex, change: impl FnOnce(&QpState, &mut Batch)) -> R
 fn begin(qp: *mut abi::ibv_qp_ex, operation: SendOperation) -> Result<(), Failure> {
     // SAFETY: every caller's contract: a live queue pair, whose fields the program sets.
     let (wr_id, flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
-    edit(qp, |state, batch| batch.push(operation, wr_id, flags, state.max_send_wr))
+    edit(qp, |state, batch| {
+        batch.push(operation, wr_id, flags, state.max_send_wr)
+    })
 }
 
 const fn remote(rkey: u32, address: u64) -> Remote {
@@ -85,7 +87,10 @@ unsafe extern "C" fn wr_complete(qp: *mut abi::ibv_qp_ex) -> c_int {
         // SAFETY: the caller's contract.
         let state = unsafe { state(qp) }?;
         state.bench.complete(|requests| {
-            state.qp.post_send(requests).map_err(|refused| post::failure(&refused))
+            state
+                .qp
+                .post_send(requests)
+                .map_err(|refused| post::failure(&refused))
         })
     })
 }
@@ -102,20 +107,13 @@ unsafe extern "C" fn wr_abort(qp: *mut abi::ibv_qp_ex) {
 
 /// # Safety
 /// As for [`wr_start`].
-unsafe extern "C" fn wr_send(
-    qp: *mut abi::ibv_qp_ex,
-) {
-    guard::nothing("ibv_wr_send", || {
-        begin(qp, SendOperation::Send)
-    });
+unsafe extern "C" fn wr_send(qp: *mut abi::ibv_qp_ex) {
+    guard::nothing("ibv_wr_send", || begin(qp, SendOperation::Send));
 }
 
 /// # Safety
 /// As for [`wr_start`].
-unsafe extern "C" fn wr_send_imm(
-    qp: *mut abi::ibv_qp_ex,
-    imm_data: abi::__be32,
-) {
+unsafe extern "C" fn wr_send_imm(qp: *mut abi::ibv_qp_ex, imm_data: abi::__be32) {
     guard::nothing("ibv_wr_send_imm", || {
         begin(qp, SendOperation::SendImmediate(u32::from_be(imm_data)))
     });
@@ -123,10 +121,7 @@ unsafe extern "C" fn wr_send_imm(
 
 /// # Safety
 /// As for [`wr_start`].
-unsafe extern "C" fn wr_send_inv(
-    qp: *mut abi::ibv_qp_ex,
-    invalidate_rkey: u32,
-) {
+unsafe extern "C" fn wr_send_inv(qp: *mut abi::ibv_qp_ex, invalidate_rkey: u32) {
     guard::nothing("ibv_wr_send_inv", || {
         begin(qp, SendOperation::SendInvalidate(invalidate_rkey))
     });
@@ -148,11 +143,7 @@ unsafe extern "C" fn wr_send_tso(
 
 /// # Safety
 /// As for [`wr_start`].
-unsafe extern "C" fn wr_rdma_read(
-    qp: *mut abi::ibv_qp_ex,
-    rkey: u32,
-    remote_addr: u64,
-) {
+unsafe extern "C" fn wr_rdma_read(qp: *mut abi::ibv_qp_ex, rkey: u32, remote_addr: u64) {
     guard::nothing("ibv_wr_rdma_read", || {
         begin(qp, SendOperation::Read(remote(rkey, remote_addr)))
     });
@@ -160,11 +151,7 @@ unsafe extern "C" fn wr_rdma_read(
 
 /// # Safety
 /// As for [`wr_start`].
-unsafe extern "C" fn wr_rdma_write(
-    qp: *mut abi::ibv_qp_ex,
-    rkey: u32,
-    remote_addr: u64,
-) {
+unsafe extern "C" fn wr_rdma_write(qp: *mut abi::ibv_qp_ex, rkey: u32, remote_addr: u64) {
     guard::nothing("ibv_wr_rdma_write", || {
         begin(qp, SendOperation::Write(remote(rkey, remote_addr)))
     });
@@ -180,7 +167,10 @@ unsafe extern "C" fn wr_rdma_write_imm(
 ) {
     guard::nothing("ibv_wr_rdma_write_imm", || {
         let immediate = u32::from_be(imm_data);
-        begin(qp, SendOperation::WriteImmediate(remote(rkey, remote_addr), immediate))
+        begin(
+            qp,
+            SendOperation::WriteImmediate(remote(rkey, remote_addr), immediate),
+        )
     });
 }
 
@@ -195,7 +185,14 @@ unsafe extern "C" fn wr_atomic_cmp_swp(
 ) {
     guard::nothing("ibv_wr_atomic_cmp_swp", || {
         let remote = remote(rkey, remote_addr);
-        begin(qp, SendOperation::CompareSwap { remote, compare, swap })
+        begin(
+            qp,
+            SendOperation::CompareSwap {
+                remote,
+                compare,
+                swap,
+            },
+        )
     });
 }
 
@@ -208,7 +205,13 @@ unsafe extern "C" fn wr_atomic_fetch_add(
     add: u64,
 ) {
     guard::nothing("ibv_wr_atomic_fetch_add", || {
-        begin(qp, SendOperation::FetchAdd { remote: remote(rkey, remote_addr), add })
+        begin(
+            qp,
+            SendOperation::FetchAdd {
+                remote: remote(rkey, remote_addr),
+                add,
+            },
+        )
     });
 }
 
@@ -244,7 +247,15 @@ unsafe extern "C" fn wr_flush(
             return edit(qp, |_, batch| batch.fail(refusal));
         };
         let remote = remote(rkey, remote_addr);
-        begin(qp, SendOperation::Flush { remote, length, placement: kind, level })
+        begin(
+            qp,
+            SendOperation::Flush {
+                remote,
+                length,
+                placement: kind,
+                level,
+            },
+        )
     });
 }
 
@@ -271,10 +282,7 @@ unsafe extern "C" fn wr_bind_mw(
 
 /// # Safety
 /// As for [`wr_start`].
-unsafe extern "C" fn wr_local_inv(
-    qp: *mut abi::ibv_qp_ex,
-    invalidate_rkey: u32,
-) {
+unsafe extern "C" fn wr_local_inv(qp: *mut abi::ibv_qp_ex, invalidate_rkey: u32) {
     guard::nothing("ibv_wr_local_inv", || {
         begin(qp, SendOperation::LocalInvalidate(invalidate_rkey))
     });
@@ -298,10 +306,7 @@ unsafe extern "C" fn wr_set_ud_addr(
 
 /// # Safety
 /// As for [`wr_start`].
-unsafe extern "C" fn wr_set_xrc_srqn(
-    qp: *mut abi::ibv_qp_ex,
-    remote_srqn: u32,
-) {
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut abi::ibv_qp_ex, remote_srqn: u32) {
     guard::nothing("ibv_wr_set_xrc_srqn", || {
         edit(qp, |_, batch| batch.set_xrc_srqn(remote_srqn))
     });
@@ -309,11 +314,7 @@ unsafe extern "C" fn wr_set_xrc_srqn(
 
 /// # Safety
 /// As for [`wr_start`]; `addr` points to `length` bytes.
-unsafe extern "C" fn wr_set_inline_data(
-    qp: *mut abi::ibv_qp_ex,
-    addr: *mut c_void,
-    length: usize,
-) {
+unsafe extern "C" fn wr_set_inline_data(qp: *mut abi::ibv_qp_ex, addr: *mut c_void, length: usize) {
     guard::nothing("ibv_wr_set_inline_data", || {
         edit(qp, |state, batch| {
             let buffers = [(addr.cast_const().cast(), length)].into_iter();
@@ -334,7 +335,9 @@ unsafe extern "C" fn wr_set_inline_data_list(
         edit(qp, |state, batch| {
             // SAFETY: the caller's contract.
             let list = unsafe { slice::from_raw_parts(buf_list, num_buf) };
-            let buffers = list.iter().map(|buffer| (buffer.addr.cast_const().cast(), buffer.length));
+            let buffers = list
+                .iter()
+                .map(|buffer| (buffer.addr.cast_const().cast(), buffer.length));
             // SAFETY: the caller's contract.
             batch.set_data(unsafe { wr::inline(buffers, state.send.max_inline_data) });
         })
@@ -343,15 +346,16 @@ unsafe extern "C" fn wr_set_inline_data_list(
 
 /// # Safety
 /// As for [`wr_start`].
-unsafe extern "C" fn wr_set_sge(
-    qp: *mut abi::ibv_qp_ex,
-    lkey: u32,
-    addr: u64,
-    length: u32,
-) {
+unsafe extern "C" fn wr_set_sge(qp: *mut abi::ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     guard::nothing("ibv_wr_set_sge", || {
-        let sge = Sge { address: addr, length, lkey };
-        edit(qp, |_, batch| batch.set_data(Ok(Data::Gather(SgeList::from_slice(&[sge])))))
+        let sge = Sge {
+            address: addr,
+            length,
+            lkey,
+        };
+        edit(qp, |_, batch| {
+            batch.set_data(Ok(Data::Gather(SgeList::from_slice(&[sge]))))
+        })
     });
 }
 

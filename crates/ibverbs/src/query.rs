@@ -308,7 +308,12 @@ pub(crate) unsafe extern "C" fn ibv_query_port(
     // The struct of old ends before the later fields.
     // SAFETY: the caller's contract.
     unsafe {
-        query_port(context, port_num, port_attr.cast(), offset_of!(abi::ibv_port_attr, flags))
+        query_port(
+            context,
+            port_num,
+            port_attr.cast(),
+            offset_of!(abi::ibv_port_attr, flags),
+        )
     }
 }
 
@@ -345,10 +350,16 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
         // SAFETY: the caller's contract.
         let state = unsafe { context::state(context) }?;
         check_port(port_num)?;
-        let index = usize::try_from(index).ok().filter(|&index| index < GID_TABLE_LEN);
+        let index = usize::try_from(index)
+            .ok()
+            .filter(|&index| index < GID_TABLE_LEN);
         let index = index.ok_or_else(|| Failure::invalid(TABLE_END))?;
         // An empty entry reads as zeros, as it does on NICs.
-        let entry = state.context.gid(index).map(convert::address::gid).unwrap_or_default();
+        let entry = state
+            .context
+            .gid(index)
+            .map(convert::address::gid)
+            .unwrap_or_default();
         // SAFETY: the caller's contract.
         unsafe { guard::not_null(gid, "gid")?.write(entry) };
         Ok(0)
@@ -384,7 +395,9 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
         let state = unsafe { context::state(context) }?;
         check_port(u8::try_from(port_num).unwrap_or(0))?;
         if flags != 0 {
-            return Err(Failure::unsupported(format!("flags {flags:#x}: none is defined")));
+            return Err(Failure::unsupported(format!(
+                "flags {flags:#x}: none is defined"
+            )));
         }
         let index = gid_index as usize;
         if index >= GID_TABLE_LEN {
@@ -414,13 +427,17 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
         // SAFETY: the caller's contract.
         let state = unsafe { context::state(context) }?;
         if flags != 0 {
-            return Err(Failure::unsupported(format!("flags {flags:#x}: none is defined")));
+            return Err(Failure::unsupported(format!(
+                "flags {flags:#x}: none is defined"
+            )));
         }
         let found = (0..GID_TABLE_LEN).filter_map(|index| gid_entry(&state.context, index));
         let mut count = 0;
         for answer in found {
             if count == max_entries {
-                return Err(Failure::invalid("max_entries is less than the GIDs there are"));
+                return Err(Failure::invalid(
+                    "max_entries is less than the GIDs there are",
+                ));
             }
             let size = entry_size.min(size_of_val(&answer));
             // SAFETY: the caller's contract; `count` is below `max_entries`.
@@ -447,7 +464,9 @@ pub(crate) unsafe extern "C" fn query_rt_values(
             &mut *guard::not_null(values, "values")?
         };
         if values.comp_mask & !abi::IBV_VALUES_MASK_RAW_CLOCK != 0 {
-            return Err(Failure::unsupported("only IBV_VALUES_MASK_RAW_CLOCK is offered"));
+            return Err(Failure::unsupported(
+                "only IBV_VALUES_MASK_RAW_CLOCK is offered",
+            ));
         }
         if values.comp_mask & abi::IBV_VALUES_MASK_RAW_CLOCK != 0 {
             let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -458,7 +477,6 @@ pub(crate) unsafe extern "C" fn query_rt_values(
         Ok(())
     })
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -28,7 +28,11 @@ pub(crate) unsafe fn state<'a>(srq: *mut abi::ibv_srq) -> Result<&'a SrqState, F
 }
 
 const fn attributes(attr: &abi::ibv_srq_attr) -> SrqAttributes {
-    SrqAttributes { max_wr: attr.max_wr, max_sge: attr.max_sge, limit: 0 }
+    SrqAttributes {
+        max_wr: attr.max_wr,
+        max_sge: attr.max_sge,
+        limit: 0,
+    }
 }
 
 /// # Safety
@@ -41,10 +45,25 @@ unsafe fn create(
     // SAFETY: the caller's contract.
     let (domain, context) = unsafe { (&pd::state(pd)?.pd, (*pd).context) };
     let max_sge = options.attributes.max_sge;
-    let srq = domain.create_srq(options).map_err(|error| Failure::invalid(error.to_string()))?;
+    let srq = domain
+        .create_srq(options)
+        .map_err(|error| Failure::invalid(error.to_string()))?;
     let id = srq.id();
-    let c = abi::ibv_srq { context, srq_context, pd, handle: id.0, ..Default::default() };
-    let pointer = handle::create::<abi::ibv_srq, _>(c, SrqState { srq, events: Ledger::default(), max_sge });
+    let c = abi::ibv_srq {
+        context,
+        srq_context,
+        pd,
+        handle: id.0,
+        ..Default::default()
+    };
+    let pointer = handle::create::<abi::ibv_srq, _>(
+        c,
+        SrqState {
+            srq,
+            events: Ledger::default(),
+            max_sge,
+        },
+    );
     // SAFETY: a live domain has an open context.
     unsafe { context::state(context) }?
         .objects()
@@ -63,7 +82,10 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
     guard::pointer("ibv_create_srq", || {
         // SAFETY: the caller's contract.
         let init = unsafe { guard::not_null(srq_init_attr, "srq_init_attr")?.read() };
-        let options = SrqOptions { attributes: attributes(&init.attr), xrc: None };
+        let options = SrqOptions {
+            attributes: attributes(&init.attr),
+            xrc: None,
+        };
         // SAFETY: the caller's contract.
         unsafe { create(pd, init.srq_context, options) }
     })
@@ -82,21 +104,33 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         if !has(abi::IBV_SRQ_INIT_ATTR_PD) {
             return Err(Failure::invalid("comp_mask lacks IBV_SRQ_INIT_ATTR_PD"));
         }
-        let srq_type =
-            if has(abi::IBV_SRQ_INIT_ATTR_TYPE) { init.srq_type } else { abi::IBV_SRQT_BASIC };
+        let srq_type = if has(abi::IBV_SRQ_INIT_ATTR_TYPE) {
+            init.srq_type
+        } else {
+            abi::IBV_SRQT_BASIC
+        };
         let xrc = match srq_type {
             abi::IBV_SRQT_BASIC => None,
             abi::IBV_SRQT_XRC => {
                 if !has(abi::IBV_SRQ_INIT_ATTR_XRCD) || !has(abi::IBV_SRQ_INIT_ATTR_CQ) {
-                    return Err(Failure::invalid("an XRC SRQ needs xrcd and cq in comp_mask"));
+                    return Err(Failure::invalid(
+                        "an XRC SRQ needs xrcd and cq in comp_mask",
+                    ));
                 }
                 // SAFETY: the caller's contract.
                 let (xrcd, cq) = unsafe { (xrcd::state(init.xrcd)?, cq::state(init.cq)?) };
                 Some((xrcd.clone(), cq.cq.clone()))
             }
-            _ => return Err(Failure::unsupported(format!("srq_type {srq_type} is not offered"))),
+            _ => {
+                return Err(Failure::unsupported(format!(
+                    "srq_type {srq_type} is not offered"
+                )));
+            }
         };
-        let options = SrqOptions { attributes: attributes(&init.attr), xrc };
+        let options = SrqOptions {
+            attributes: attributes(&init.attr),
+            xrc,
+        };
         // SAFETY: the caller's contract.
         unsafe { create(init.pd, init.srq_context, options) }
     })
@@ -112,13 +146,15 @@ pub(crate) unsafe extern "C" fn ibv_modify_srq(
 ) -> c_int {
     guard::status("ibv_modify_srq", || {
         // SAFETY: the caller's contract.
-        let (state, attr) =
-            unsafe { (state(srq)?, guard::not_null(srq_attr, "srq_attr")?.read()) };
+        let (state, attr) = unsafe { (state(srq)?, guard::not_null(srq_attr, "srq_attr")?.read()) };
         let mask = srq_attr_mask.cast_unsigned();
         let named = |bit: u32, value: u32| (mask & bit != 0).then_some(value);
         state
             .srq
-            .modify(named(abi::IBV_SRQ_MAX_WR, attr.max_wr), named(abi::IBV_SRQ_LIMIT, attr.srq_limit))
+            .modify(
+                named(abi::IBV_SRQ_MAX_WR, attr.max_wr),
+                named(abi::IBV_SRQ_LIMIT, attr.srq_limit),
+            )
             .map_err(|error| Failure::invalid(error.to_string()))
     })
 }
@@ -133,10 +169,20 @@ pub(crate) unsafe extern "C" fn ibv_query_srq(
     guard::status("ibv_query_srq", || {
         // SAFETY: the caller's contract.
         let state = unsafe { state(srq) }?;
-        let SrqAttributes { max_wr, max_sge, limit } = state.srq.query();
+        let SrqAttributes {
+            max_wr,
+            max_sge,
+            limit,
+        } = state.srq.query();
         let target = guard::not_null(srq_attr, "srq_attr")?;
         // SAFETY: the caller's contract.
-        unsafe { target.write(abi::ibv_srq_attr { max_wr, max_sge, srq_limit: limit }) };
+        unsafe {
+            target.write(abi::ibv_srq_attr {
+                max_wr,
+                max_sge,
+                srq_limit: limit,
+            })
+        };
         Ok(())
     })
 }
@@ -152,7 +198,10 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut abi::ibv_srq) -> c_int
             return Err(Failure::new(libc::EBUSY, "queue pairs still use the SRQ"));
         }
         // SAFETY: a live SRQ has an open context.
-        unsafe { context::state(context) }?.objects().srqs.remove(&state.srq.id());
+        unsafe { context::state(context) }?
+            .objects()
+            .srqs
+            .remove(&state.srq.id());
         state.events.settle();
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, SrqState>(srq) }.map(drop)
@@ -185,7 +234,9 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
         };
         // SAFETY: the caller's contract.
         unsafe {
-            post::post_list(recv_wr, bad_recv_wr, convert, |list| state.srq.post_recv(list))
+            post::post_list(recv_wr, bad_recv_wr, convert, |list| {
+                state.srq.post_recv(list)
+            })
         }
     })
 }

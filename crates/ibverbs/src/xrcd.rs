@@ -30,8 +30,12 @@ pub(crate) unsafe extern "C" fn open_xrcd(
 ) -> *mut abi::ibv_xrcd {
     guard::pointer("ibv_open_xrcd", || {
         // SAFETY: the caller's contract.
-        let (state, attr) =
-            unsafe { (context::state(context)?, &*guard::not_null(attr, "xrcd_init_attr")?) };
+        let (state, attr) = unsafe {
+            (
+                context::state(context)?,
+                &*guard::not_null(attr, "xrcd_init_attr")?,
+            )
+        };
         let both = abi::IBV_XRCD_INIT_ATTR_FD | abi::IBV_XRCD_INIT_ATTR_OFLAGS;
         if attr.comp_mask & both != both {
             return Err(Failure::invalid("comp_mask needs fd and oflags"));
@@ -64,12 +68,18 @@ fn by_file(context: &Context, fd: c_int, oflags: c_int) -> Result<XrcDomain, Fai
         .find(|(other, domain)| *other == file && domain.context().device_name() == device);
     if let Some((_, domain)) = found {
         if oflags & libc::O_EXCL != 0 {
-            return Err(Failure::new(libc::EEXIST, "O_EXCL, and the file has a domain already"));
+            return Err(Failure::new(
+                libc::EEXIST,
+                "O_EXCL, and the file has a domain already",
+            ));
         }
         return Ok(domain.clone());
     }
     if oflags & libc::O_CREAT == 0 {
-        return Err(Failure::new(libc::ENOENT, "no O_CREAT, and the file has no domain yet"));
+        return Err(Failure::new(
+            libc::ENOENT,
+            "no O_CREAT, and the file has no domain yet",
+        ));
     }
     let domain = context.open_xrc_domain();
     domains.push((file, domain.clone()));

@@ -14,18 +14,29 @@ pub(crate) unsafe fn post_list<T: Chained, R>(
     first: *mut T,
     bad: *mut *mut T,
     convert: impl Fn(&T) -> Result<R, Failure>,
-    post: impl FnOnce(&mut Chain<T, R, &dyn Fn(&T) -> Result<R, Failure>>) -> Result<(), PostListError>,
+    post: impl FnOnce(&mut Chain<T, R, Converter<'_, T, R>>) -> Result<(), PostListError>,
 ) -> Result<(), Failure> {
-    let convert: &dyn Fn(&T) -> Result<R, Failure> = &convert;
-    let mut chain = Chain { at: first, last: first, mistake: None, convert };
+    let convert: Converter<'_, T, R> = &convert;
+    let mut chain = Chain {
+        at: first,
+        last: first,
+        mistake: None,
+        convert,
+    };
     let posted = post(&mut chain).map_err(|refused| failure(&refused));
-    let result = posted.and(chain.mistake.map_or(Ok(()), Err));
+    let result = match posted {
+        Ok(()) => chain.mistake.map_or(Ok(()), Err),
+        refused => refused,
+    };
     if result.is_err() && !bad.is_null() {
         // SAFETY: the caller's contract.
         unsafe { bad.write(chain.last) };
     }
     result
 }
+
+/// Turns a C request into ours, or says what is wrong with it.
+type Converter<'a, T, R> = &'a dyn Fn(&T) -> Result<R, Failure>;
 
 /// The requests of a chain; it ends early at one that cannot be converted.
 pub(crate) struct Chain<T, R, F: Fn(&T) -> Result<R, Failure>> {
