@@ -131,7 +131,9 @@ fn dissect(file: &Path) -> Result<()> {
             all.len()
         );
     }
-    let complaints = tshark(&format!("_ws.malformed || _ws.expert.severity >= {WARNING}"))?;
+    let complaints = tshark(&format!(
+        "_ws.malformed || _ws.expert.severity >= {WARNING}"
+    ))?;
     if !complaints.is_empty() {
         bail!(
             "tshark complains about {}: {}",

@@ -32,7 +32,55 @@ pub(crate) fn run(stage: &Stage) -> Tally {
         &format!("{PAIRS} pairs of processes, one client and one server killed"),
         &outcome,
     );
+    let outcome = match find_program("ibv_rc_pingpong") {
+        None => Outcome::Skipped("ibv_rc_pingpong is not installed".into()),
+        Some(_) => weigh(stage).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
+    };
+    let limit = RESIDENT_MAX_KIB / 1024;
+    tally.note(
+        &format!("a waiting program with our library is below {limit} MiB"),
+        &outcome,
+    );
     tally
+}
+
+/// Resident memory of a small program that has opened a device and made a queue pair, all of it:
+/// the program's own, the C library's and ours.
+const RESIDENT_MAX_KIB: u64 = 10 * 1024;
+
+fn weigh(stage: &Stage) -> Result<Outcome> {
+    let port = next_port();
+    let mut command = stage.command("ibv_rc_pingpong", &stage.scratch.join("statistics-weigh"));
+    command.args([
+        "-d",
+        &stage.device,
+        "-g",
+        &stage.gid,
+        "-p",
+        &port.to_string(),
+    ]);
+    let mut server = Running::start(command, &stage.scratch, "weighed")?;
+    if !wait_for_listener(port, &mut server, Duration::from_secs(20)) {
+        bail!(
+            "the server did not listen: {}",
+            server.finish(Instant::now()).describe()
+        );
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid()));
+    server.stop();
+    let status = status?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap_or_default();
+    let kib: u64 = line.split_whitespace().next().unwrap_or_default().parse()?;
+    println!("resident memory of ibv_rc_pingpong, waiting: {kib} KiB");
+    if kib < RESIDENT_MAX_KIB {
+        return Ok(Outcome::Passed);
+    }
+    Ok(Outcome::Failed(format!(
+        "{kib} KiB resident, {RESIDENT_MAX_KIB} at most"
+    )))
 }
 
 fn judge(stage: &Stage) -> Result<Outcome> {
