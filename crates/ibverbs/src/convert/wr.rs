@@ -247,6 +247,31 @@ pub(crate) unsafe fn bind_request(
     })
 }
 
+/// A bind of a type 1 window, which gets the key after its present one. No bytes: unbinds it.
+///
+/// # Safety
+/// `window` and the region in `info` are live or null.
+pub(crate) unsafe fn rebind_request(
+    window: *const abi::ibv_mw,
+    info: &abi::ibv_mw_bind_info,
+) -> Result<BindRequest, Failure> {
+    // SAFETY: the caller's contract.
+    let (window, region) = unsafe { (window.as_ref(), info.mr.as_ref()) };
+    let window = window.ok_or_else(|| Failure::invalid("mw is a null pointer"))?;
+    if region.is_none() && info.length > 0 {
+        return Err(Failure::invalid("bind_info.mr is a null pointer"));
+    }
+    let tag = window.rkey.wrapping_add(1) & TAG;
+    Ok(BindRequest {
+        window: window.rkey & !TAG | tag,
+        region: region.map_or(0, |region| region.lkey),
+        address: info.addr,
+        length: info.length,
+        access: info.mw_access_flags,
+        type_2: false,
+    })
+}
+
 /// The part of a key that programs choose.
 const TAG: u32 = 0xff;
 
