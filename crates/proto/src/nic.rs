@@ -26,6 +26,10 @@ const GSI_QPN: Qpn = Qpn::new(1);
 /// Membership bit of a partition key.
 const PKEY_FULL: u16 = 0x8000;
 
+/// Queue pairs in a row that a call to [`Nic::poll_transmit`] tries in vain; the others come first
+/// in the next call. One try takes some tens of nanoseconds.
+const REFUSALS_MAX: u32 = 64;
+
 /// What a call to [`Nic::poll_transmit`] came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
@@ -33,7 +37,7 @@ pub struct Progress {
     pub sent: usize,
     /// The budget ran out and there is more to send: call again.
     pub more: bool,
-    /// The host had no room: call again when it has.
+    /// The host had no room for some packet: call again when it has.
     pub busy: bool,
 }
 
@@ -440,7 +444,8 @@ impl Nic {
 
     /// Sends what may be sent now, at most `budget` packets, through [`Host::transmit`]. Queue
     /// pairs take turns of [`NicConfig::quantum`] packets, so that packets of one flow
-    /// follow one another.
+    /// follow one another. One that the host has no room for does not keep others from sending
+    /// elsewhere.
     #[must_use]
     pub fn poll_transmit<H: Host>(
         &mut self,
@@ -449,18 +454,28 @@ impl Nic {
         host: &mut H,
     ) -> Progress {
         let mut progress = Progress::default();
+        // Those in a row that the host had no room for, and the first of them.
+        let (mut refused, mut first_refused) = (0, None);
         while progress.sent < budget {
             let Some(index) = self.shared.ready.pop_front() else {
                 return progress;
             };
+            if first_refused == Some(index) || refused == REFUSALS_MAX {
+                self.shared.ready.push_front(index);
+                return progress;
+            }
             let left = budget - progress.sent;
             let (sent, step) = self.take_turn(now, index, left, host);
             progress.sent += sent;
+            if sent > 0 {
+                (refused, first_refused) = (0, None);
+            }
             match step {
                 Step::Busy => {
-                    self.shared.ready.push_front(index);
+                    self.shared.ready.push_back(index);
                     progress.busy = true;
-                    return progress;
+                    refused += 1;
+                    first_refused.get_or_insert(index);
                 }
                 Step::Idle => {}
                 Step::Sent | Step::Again => self.shared.ready.push_back(index),

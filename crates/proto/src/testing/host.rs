@@ -41,6 +41,8 @@ pub(crate) struct ToyHost {
     pub(crate) events: Vec<AsyncEvent>,
     /// Packets it takes before it is busy.
     pub(crate) room: usize,
+    /// It has no room for this queue pair.
+    pub(crate) no_room_for: Option<Qpn>,
     pub(crate) atomics: usize,
     pub(crate) binds: usize,
     pub(crate) invalidates: usize,
@@ -63,6 +65,7 @@ impl ToyHost {
             completions: Vec::new(),
             events: Vec::new(),
             room: usize::MAX,
+            no_room_for: None,
             atomics: 0,
             binds: 0,
             invalidates: 0,
@@ -116,7 +119,7 @@ impl Host for ToyHost {
         headers: &Headers,
         payload: Payload<'_>,
     ) -> Result<(), TransmitError> {
-        if self.room == 0 {
+        if self.room == 0 || self.no_room_for == Some(to.dest_qp) {
             return Err(TransmitError::Busy);
         }
         let mut bytes = headers.as_bytes().to_vec();

@@ -327,6 +327,46 @@ fn turns_are_of_a_quantum_and_the_budget_is_kept() {
 }
 
 #[test]
+fn a_peer_without_room_does_not_keep_others_waiting() {
+    let setup = rc().with(|s| s.config.quantum = 4);
+    let mut pair = many(&setup, 3);
+    for i in 0..3 {
+        pair.a.qpn = Qpn::new(0x1000 + i);
+        pair.a.post(write_to(u64::from(i), BASE).len(10_240));
+    }
+    pair.a.host.no_room_for = Some(Qpn::new(0x80000));
+    let progress = pair.a.nic.poll_transmit(pair.now, 1000, &mut pair.a.host);
+    assert_eq!(
+        (progress.sent, progress.more, progress.busy),
+        (20, false, true)
+    );
+    let nothing = pair.a.nic.poll_transmit(pair.now, 1000, &mut pair.a.host);
+    assert_eq!((nothing.sent, nothing.busy), (0, true));
+    pair.a.host.no_room_for = None;
+    let progress = pair.a.nic.poll_transmit(pair.now, 1000, &mut pair.a.host);
+    assert_eq!((progress.sent, progress.busy), (10, false));
+    pair.run_until_idle();
+    assert_eq!(pair.a.completions().len(), 3);
+}
+
+#[test]
+fn many_peers_without_room_cost_a_bounded_time_and_come_last() {
+    let mut pair = many(&rc(), 200);
+    for i in 0..200 {
+        pair.a.qpn = Qpn::new(0x1000 + i);
+        pair.a.post(write_to(u64::from(i), BASE).len(10));
+    }
+    pair.a.host.room = 0;
+    let _ = pair.a.nic.poll_transmit(pair.now, 1000, &mut pair.a.host);
+    pair.a.host.room = usize::MAX;
+    let _ = pair.a.nic.poll_transmit(pair.now, 1, &mut pair.a.host);
+    let first = pair.a.host.sent.front().unwrap();
+    assert_eq!(first.to.dest_qp, Qpn::new(0x80000 + 64));
+    pair.run_until_idle();
+    assert_eq!(pair.a.completions().len(), 200);
+}
+
+#[test]
 fn responses_leave_before_requests() {
     let mut pair = rc().connect();
     pair.b.post(write(1).len(3000));
