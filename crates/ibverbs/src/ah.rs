@@ -6,12 +6,10 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
-use feroce_verbs::{
-    Context, GID_TABLE_LEN, Path, PathError, PathRequest, ProtectionDomain, gid_address,
-};
+use feroce_verbs::{Context, GID_TABLE_LEN, Path, ProtectionDomain, gid_address};
 use feroce_verbs_abi as abi;
 
-use crate::convert::address::PORT;
+use crate::convert::address;
 use crate::guard::{self, Failure};
 use crate::{context, handle, pd};
 
@@ -34,18 +32,7 @@ pub(crate) unsafe fn path(ah: *mut abi::ibv_ah) -> Result<Path, Failure> {
 
 /// Resolves an address vector on a device.
 pub(crate) fn resolve(context: &Context, attr: &abi::ibv_ah_attr) -> Result<Path, Failure> {
-    if attr.is_global == 0 {
-        return Err(Failure::invalid(PathError::NoGrh.to_string()));
-    }
-    let request = PathRequest {
-        // SAFETY: every member of the union is 16 plain bytes.
-        destination: unsafe { attr.grh.dgid.raw },
-        source_gid_index: attr.grh.sgid_index,
-        traffic_class: attr.grh.traffic_class,
-        hop_limit: attr.grh.hop_limit,
-        flow_label: attr.grh.flow_label,
-        service_level: attr.sl,
-    };
+    let request = address::path_request(attr)?;
     context
         .resolve(&request)
         .map_err(|error| Failure::invalid(error.to_string()))
@@ -60,15 +47,9 @@ unsafe fn create(
     // SAFETY: the caller's contract.
     let (domain, attr) = unsafe { (&pd::state(pd)?.pd, attr.as_ref()) };
     let attr = attr.ok_or_else(|| Failure::invalid("attr is a null pointer"))?;
-    if attr.port_num != PORT {
-        return Err(Failure::invalid(format!(
-            "port_num {}: there is one, 1",
-            attr.port_num
-        )));
-    }
     let path = resolve(domain.context(), attr)?;
-    // SAFETY: a live domain has a live context.
     let c = abi::ibv_ah {
+        // SAFETY: the caller's contract: the domain is live.
         context: unsafe { (*pd).context },
         pd,
         handle: 0,
@@ -77,7 +58,7 @@ unsafe fn create(
         c,
         AhState {
             path,
-            _pd: domain.clone(),
+            _pd: ProtectionDomain::clone(domain),
         },
     ))
 }

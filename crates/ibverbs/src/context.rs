@@ -2,24 +2,31 @@
 //! path and `verbs_context` for the newer verbs. They are ABI as much as the exported names.
 //!
 //! What Feroce's device does not do (flow steering, work queues and their indirection tables, tag
-//! matching, flow actions, DMA handles) has no entry: verbs.h answers EOPNOTSUPP for it. The
+//! matching, flow actions and counters, DMA handles) has no entry: verbs.h answers EOPNOTSUPP for it. The
 //! `_compat_` entries served libraries older than any program that still runs.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feroce_proto::{CqId, SrqId};
 use feroce_verbs::{Context, Qpn};
 use feroce_verbs_abi as abi;
 
 use crate::guard::Failure;
-use crate::{counter, cq, cq_ex, dm, handle, mr, mw, pd, qp, query, srq, xrcd};
+use crate::share::Family;
+use crate::{cq, cq_ex, dm, handle, mr, mw, pd, qp, query, srq, xrcd};
 
 /// The Rust part of an `ibv_context`.
 #[derive(Debug)]
 pub(crate) struct ContextState {
     pub(crate) context: Context,
     objects: Mutex<Objects>,
+    /// The contexts whose objects can be imported here.
+    pub(crate) family: Arc<Family>,
+    /// What programs find in `cmd_fd`.
+    _cmd: OwnedFd,
 }
 
 /// The C objects of a context that events name by number. Addresses: pointers are not `Send`.
@@ -37,12 +44,15 @@ impl ContextState {
     }
 }
 
-/// Makes the C context of an opened device.
-pub(crate) fn create(device: *mut abi::ibv_device, context: Context) -> *mut abi::ibv_context {
-    let c = c_struct(device, context.events().raw_fd());
+/// Makes the C context of an opened device. `cmd` leads to its family and belongs to it.
+pub(crate) fn create(context: Context, family: Arc<Family>, cmd: OwnedFd) -> *mut abi::ibv_context {
+    let device = ptr::with_exposed_provenance_mut(family.device);
+    let c = c_struct(device, cmd.as_raw_fd(), context.events().raw_fd());
     let state = ContextState {
         context,
         objects: Mutex::default(),
+        family,
+        _cmd: cmd,
     };
     handle::create(c, state)
 }
@@ -58,16 +68,13 @@ pub(crate) unsafe fn state<'a>(
     unsafe { handle::rust(context) }
 }
 
-/// The C part of a context on `device`. `async_fd` becomes readable when an event waits.
-pub(crate) fn c_struct(device: *mut abi::ibv_device, async_fd: i32) -> abi::verbs_context {
+/// The C part of a context on `device`. `async_fd` becomes readable when an event waits; `cmd_fd`
+/// can be duplicated and imported, nothing more: there is no kernel device behind it.
+fn c_struct(device: *mut abi::ibv_device, cmd_fd: i32, async_fd: i32) -> abi::verbs_context {
     abi::verbs_context {
         query_port: Some(query::query_port),
         advise_mr: Some(mr::advise_mr),
         alloc_null_mr: Some(mr::alloc_null_mr),
-        read_counters: Some(counter::read_counters),
-        attach_counters_point_flow: Some(counter::attach_counters_point_flow),
-        create_counters: Some(counter::create_counters),
-        destroy_counters: Some(counter::destroy_counters),
         reg_dm_mr: Some(mr::reg_dm_mr),
         alloc_dm: Some(dm::alloc_dm),
         free_dm: Some(dm::free_dm),
@@ -89,8 +96,7 @@ pub(crate) fn c_struct(device: *mut abi::ibv_device, async_fd: i32) -> abi::verb
         context: abi::ibv_context {
             device,
             ops: operations(),
-            // There is no kernel device behind it.
-            cmd_fd: -1,
+            cmd_fd,
             async_fd,
             num_comp_vectors: COMPLETION_VECTORS,
             abi_compat: abi::VERBS_ABI_IS_EXTENDED,
@@ -123,7 +129,6 @@ mod tests {
     use super::*;
     use crate::handle;
     use std::mem::offset_of;
-    use std::ptr;
 
     /// What the macro `verbs_get_ctx_op` of verbs.h asks before it calls an operation.
     fn reaches(context: *mut abi::ibv_context, offset: usize) -> bool {
@@ -136,13 +141,13 @@ mod tests {
 
     #[test]
     fn programs_reach_old_and_new_operations() {
-        let context = handle::create::<abi::ibv_context, _>(c_struct(ptr::null_mut(), 9), ());
+        let context = handle::create::<abi::ibv_context, _>(c_struct(ptr::null_mut(), 8, 9), ());
         assert!(reaches(context, offset_of!(abi::verbs_context, close_xrcd)));
         assert!(reaches(context, offset_of!(abi::verbs_context, query_port)));
         assert!(reaches(context, offset_of!(abi::verbs_context, reg_mr_ex)));
         // SAFETY: the context is live until released.
         unsafe {
-            assert_eq!((*context).async_fd, 9);
+            assert_eq!(((*context).cmd_fd, (*context).async_fd), (8, 9));
             assert!((*abi::verbs_context_of(context)).query_port.is_some());
             handle::release::<_, ()>(context).unwrap();
         }
@@ -155,6 +160,6 @@ mod tests {
         assert!(ops.poll_cq.is_some() && ops.req_notify_cq.is_some());
         assert!(ops.post_send.is_some() && ops.post_recv.is_some());
         assert!(ops.post_srq_recv.is_some());
-        assert!(c_struct(ptr::null_mut(), 0).close_xrcd.is_some());
+        assert!(c_struct(ptr::null_mut(), 0, 0).close_xrcd.is_some());
     }
 }

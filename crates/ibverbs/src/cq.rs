@@ -9,7 +9,7 @@ use feroce_verbs_abi as abi;
 
 use crate::cq_ex::Walk;
 use crate::device::errno_of;
-use crate::guard::{self, Failure, unfilled};
+use crate::guard::{self, Failure};
 use crate::handle::{self, Ledger};
 use crate::{context, convert};
 
@@ -299,10 +299,28 @@ pub(crate) unsafe extern "C" fn req_notify_cq(
     })
 }
 
-unfilled! {
-    ,
-    operation status fn modify_cq(
-        cq: *mut abi::ibv_cq,
-        attr: *mut abi::ibv_modify_cq_attr,
-    ) -> c_int;
+/// Moderation spares interrupts. There are none here, and an event is raised as soon as there is a
+/// completion: `ibv_query_device_ex` says that no moderation is offered, which may be turned off.
+///
+/// # Safety
+/// `cq` and `attr` are null or point to what their types say.
+pub(crate) unsafe extern "C" fn modify_cq(
+    cq: *mut abi::ibv_cq,
+    attr: *mut abi::ibv_modify_cq_attr,
+) -> c_int {
+    guard::status("ibv_modify_cq", || {
+        // SAFETY: the caller's contract.
+        let (_, attr) = unsafe { (state(cq)?, &*guard::not_null(attr, "attr")?) };
+        if attr.attr_mask & !abi::IBV_CQ_ATTR_MODERATE != 0 {
+            let unknown = attr.attr_mask;
+            return Err(Failure::invalid(format!(
+                "attr_mask {unknown:#x} is undefined"
+            )));
+        }
+        let off = attr.moderate.cq_count <= 1 && attr.moderate.cq_period == 0;
+        if attr.attr_mask & abi::IBV_CQ_ATTR_MODERATE == 0 || off {
+            return Ok(());
+        }
+        Err(Failure::unsupported("moderation is not offered"))
+    })
 }

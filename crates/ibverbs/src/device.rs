@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -14,8 +15,9 @@ use feroce_verbs::{Context, OpenError};
 use feroce_verbs_abi as abi;
 
 use crate::context::{self, ContextState};
-use crate::guard::{self, Failure, unfilled};
+use crate::guard::{self, Failure};
 use crate::handle;
+use crate::share::Family;
 
 /// What a program can read off a device without opening it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,7 +192,9 @@ pub(crate) unsafe extern "C" fn ibv_open_device(
             .clone();
         let context = Context::open(&name)
             .map_err(|error| Failure::new(open_errno(&error), error.to_string()))?;
-        Ok(context::create(device, context))
+        let (family, cmd) = Family::found(device.expose_provenance())
+            .map_err(|error| Failure::new(errno_of(&error), error.to_string()))?;
+        Ok(context::create(context, family, cmd))
     })
 }
 
@@ -202,6 +206,12 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut abi::ibv_context)
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, ContextState>(context) }.map(drop)
     })
+}
+
+fn open(device: *mut abi::ibv_device) -> Result<Context, Failure> {
+    // SAFETY: every caller's contract; devices live as long as the process.
+    let name = &unsafe { handle::rust::<_, DeviceState>(device) }?.name;
+    Context::open(name).map_err(|error| Failure::new(open_errno(&error), error.to_string()))
 }
 
 /// What a process needs once: log lines, and counters written at its end.
@@ -233,8 +243,21 @@ pub(crate) fn errno_of(error: &io::Error) -> c_int {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-unfilled! {
-    export pointer fn ibv_import_device(cmd_fd: c_int) -> *mut abi::ibv_context;
+/// Another context on the device of the one whose `cmd_fd` is given, possibly duplicated; the
+/// descriptor belongs to the new context from then on.
+///
+/// # Safety
+/// `cmd_fd` is not used by the program afterwards unless the call fails.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut abi::ibv_context {
+    guard::pointer("ibv_import_device", || {
+        let family = Family::find(cmd_fd)?;
+        let device = ptr::with_exposed_provenance_mut(family.device);
+        let context = open(device)?;
+        // SAFETY: `find` saw that it is open; the caller's contract.
+        let cmd = unsafe { OwnedFd::from_raw_fd(cmd_fd) };
+        Ok(context::create(context, family, cmd))
+    })
 }
 
 #[cfg(test)]

@@ -38,11 +38,6 @@ impl Failure {
     pub(crate) fn unsupported(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(libc::EOPNOTSUPP, reason)
     }
-
-    /// The entry point exists but nothing is behind it yet.
-    pub(crate) fn unfilled() -> Self {
-        Self::new(libc::ENOSYS, "not in this version of Feroce")
-    }
 }
 
 /// A verb that returns an object: null and errno on failure.
@@ -152,42 +147,25 @@ fn abort_on_panic() {
     }));
 }
 
-/// Entry points and table operations that nothing is behind yet: they fail with ENOSYS in the way
-/// their kind fails. To fill one, take its line out and write the function in its place.
-macro_rules! unfilled {
-    ($(export $how:ident fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $result:ty)?;)*
-     $(, $(operation $how2:ident fn $name2:ident($($argument2:ident: $kind2:ty),* $(,)?)
-        $(-> $result2:ty)?;)*)?) => {
+/// Entry points that the library must have and the device has nothing behind: they refuse with
+/// EOPNOTSUPP, each in the way its kind fails, and say why.
+macro_rules! refused {
+    ($reason:literal;
+     $($how:ident fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $result:ty)?;)*) => {
         $(
             /// # Safety
             /// None needed: it refuses without a look at its arguments.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name($($argument: $kind),*) $(-> $result)? {
                 $(let _ = $argument;)*
-                $crate::guard::unfilled!(@ $how $name)
+                $crate::guard::$how(stringify!($name), || {
+                    Err($crate::guard::Failure::unsupported($reason))
+                })
             }
         )*
-        $($(
-            /// # Safety
-            /// None needed: it refuses without a look at its arguments.
-            pub(crate) unsafe extern "C" fn $name2($($argument2: $kind2),*) $(-> $result2)? {
-                $(let _ = $argument2;)*
-                $crate::guard::unfilled!(@ $how2 $name2)
-            }
-        )*)?
-    };
-    (@ nothing $name:ident) => {
-        $crate::guard::nothing(stringify!($name), || Err($crate::guard::Failure::unfilled()))
-    };
-    (@ value $name:ident) => {{
-        $crate::guard::nothing(stringify!($name), || Err($crate::guard::Failure::unfilled()));
-        0
-    }};
-    (@ $how:ident $name:ident) => {
-        $crate::guard::$how(stringify!($name), || Err($crate::guard::Failure::unfilled()))
     };
 }
-pub(crate) use unfilled;
+pub(crate) use refused;
 
 #[cfg(test)]
 mod tests {

@@ -1,22 +1,32 @@
 //! Memory regions. Not here: windows ([`crate::mw`]), device memory itself ([`crate::dm`]).
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use std::sync::{Mutex, PoisonError};
-
-use feroce_verbs::{Access, Memory, MemoryRegion, RegisterError};
+use feroce_verbs::{Access, DeviceMemory, LocalFault, Memory, PrefetchError, RegisterError};
 use feroce_verbs_abi as abi;
 
-use crate::guard::{self, Failure, unfilled};
-use crate::{handle, pd};
+use crate::convert::wr;
+use crate::guard::{self, Failure, refused};
+use crate::share::{self, LiveRegion, SharedRegion};
+use crate::{context, dm, handle, pd};
 
-/// The Rust part of an `ibv_mr`. Empty only while `ibv_rereg_mr` or `ibv_dereg_mr` works on it.
+/// The Rust part of an `ibv_mr`.
 #[derive(Debug)]
-pub(crate) struct MrState {
-    pub(crate) region: Mutex<Option<MemoryRegion>>,
+struct MrState {
+    region: SharedRegion,
 }
 
-/// Registers memory and makes the C object.
+fn lock(region: &SharedRegion) -> MutexGuard<'_, Option<LiveRegion>> {
+    region.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn gone() -> Failure {
+    Failure::invalid("the region was deregistered on a context that shares it")
+}
+
+/// Registers the program's memory.
 fn register(
     pd: *mut abi::ibv_pd,
     addr: *mut c_void,
@@ -24,8 +34,6 @@ fn register(
     iova: u64,
     access: u32,
 ) -> Result<*mut abi::ibv_mr, Failure> {
-    // SAFETY: every caller's contract: `pd` is null or live.
-    let domain = &unsafe { pd::state(pd) }?.pd;
     let access = access_flags(access)?;
     let memory = if addr.is_null() && length == usize::MAX && access.contains(Access::ON_DEMAND) {
         // SAFETY: the program asks for its whole address space to be reachable.
@@ -34,35 +42,46 @@ fn register(
         // SAFETY: every caller's contract: the memory stays mapped until `ibv_dereg_mr`.
         unsafe { Memory::from_raw(addr.cast(), length) }
     };
-    let region = domain
-        .register(memory, iova, access)
-        .map_err(|error| Failure::new(register_errno(&error), error.to_string()))?;
-    Ok(create(pd, addr, length, region))
+    enroll(pd, addr, length, memory, iova, access)
 }
 
-/// Makes the C object of a region.
-pub(crate) fn create(
+/// Registers memory of any kind and makes the C object.
+fn enroll(
     pd: *mut abi::ibv_pd,
     addr: *mut c_void,
     length: usize,
-    region: MemoryRegion,
-) -> *mut abi::ibv_mr {
+    memory: Memory,
+    iova: u64,
+    access: Access,
+) -> Result<*mut abi::ibv_mr, Failure> {
+    // SAFETY: every caller's contract: `pd` is null or live; then its context is open.
+    let (domain, context, family) = unsafe {
+        let domain = &pd::state(pd)?.pd;
+        (
+            domain,
+            (*pd).context,
+            &context::state((*pd).context)?.family,
+        )
+    };
+    let region = domain
+        .register(memory, iova, access)
+        .map_err(|error| Failure::new(register_errno(&error), error.to_string()))?;
     let c = abi::ibv_mr {
-        // SAFETY: the region was just registered in it, so it is live.
-        context: unsafe { (*pd).context },
+        context,
         pd,
         addr,
         length,
-        handle: region.lkey(),
+        // What stays the same when the region gets another key, and no other region has.
+        handle: region.lkey() >> 8,
         lkey: region.lkey(),
         rkey: region.rkey(),
     };
-    handle::create(
-        c,
-        MrState {
-            region: Mutex::new(Some(region)),
-        },
-    )
+    let region = Arc::new(Mutex::new(Some(LiveRegion { region, length })));
+    family
+        .handles()
+        .mrs
+        .insert(c.handle, Arc::downgrade(&region));
+    Ok(handle::create(c, MrState { region }))
 }
 
 /// Access flags; undefined bits and impossible combinations are refused.
@@ -158,21 +177,21 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         } else {
             Some(access_flags(access.cast_unsigned())?)
         };
-        let translation = (what & abi::IBV_REREG_MR_CHANGE_TRANSLATION != 0)
+        let translation = if what & abi::IBV_REREG_MR_CHANGE_TRANSLATION == 0 {
+            None
+        } else {
             // SAFETY: the caller's contract.
-            .then(|| {
-                (
-                    unsafe { Memory::from_raw(addr.cast(), length) },
-                    addr as u64,
-                )
-            });
+            Some((
+                unsafe { Memory::from_raw(addr.cast(), length) },
+                addr as u64,
+            ))
+        };
         let moved = translation.is_some();
-        let mut guarded = state.region.lock().unwrap_or_else(PoisonError::into_inner);
-        let region = guarded
-            .as_mut()
-            .ok_or_else(|| Failure::invalid("the region is gone"))?;
+        let mut guarded = lock(&state.region);
+        let live = guarded.as_mut().ok_or_else(gone)?;
+        let region = &mut live.region;
         region
-            .reregister(domain, translation, rights)
+            .reregister(domain.map(Arc::as_ref), translation, rights)
             .map_err(|error| Failure::invalid(error.to_string()))?;
         // SAFETY: the caller's contract: the C struct is live.
         unsafe {
@@ -197,25 +216,180 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut abi::ibv_mr) -> c_int {
     guard::status("ibv_dereg_mr", || {
         // SAFETY: the caller's contract.
         let state = unsafe { handle::rust::<_, MrState>(mr) }?;
-        let mut guarded = state.region.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(region) = guarded.take()
-            && let Err((region, error)) = region.close()
-        {
-            *guarded = Some(region);
+        let mut guarded = lock(&state.region);
+        let LiveRegion { region, length } = guarded.take().ok_or_else(gone)?;
+        if let Err((region, error)) = region.close() {
+            *guarded = Some(LiveRegion { region, length });
             return Err(Failure::new(libc::EBUSY, error.to_string()));
         }
         drop(guarded);
+        // SAFETY: the caller's contract; a live region's context is open.
+        let family = unsafe { &context::state((*mr).context)?.family };
+        // SAFETY: the caller's contract.
+        family.handles().mrs.remove(&unsafe { (*mr).handle });
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, MrState>(mr) }.map(drop)
     })
 }
 
-unfilled! {
-    export pointer fn ibv_reg_mr_ex(
-        pd: *mut abi::ibv_pd,
-        mr_init_attr: *mut abi::ibv_mr_init_attr,
-    ) -> *mut abi::ibv_mr;
-    export pointer fn ibv_reg_dmabuf_mr(
+/// # Safety
+/// `pd` and `mr_init_attr` are null or point to what their types say; memory stays mapped until
+/// `ibv_dereg_mr`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_reg_mr_ex(
+    pd: *mut abi::ibv_pd,
+    mr_init_attr: *mut abi::ibv_mr_init_attr,
+) -> *mut abi::ibv_mr {
+    guard::pointer("ibv_reg_mr_ex", || {
+        // SAFETY: the caller's contract.
+        let attr = unsafe { &*guard::not_null(mr_init_attr, "mr_init_attr")? };
+        let has = |mask: abi::ibv_mr_init_attr_mask| attr.comp_mask & u64::from(mask) != 0;
+        let known = u64::from(abi::IBV_REG_MR_MASK_IOVA | abi::IBV_REG_MR_MASK_ADDR);
+        if attr.comp_mask & !known != 0 {
+            return Err(Failure::unsupported(format!(
+                "comp_mask {:#x}: only memory by address, and its iova, can be registered",
+                attr.comp_mask
+            )));
+        }
+        if !has(abi::IBV_REG_MR_MASK_ADDR) {
+            return Err(Failure::invalid("comp_mask lacks IBV_REG_MR_MASK_ADDR"));
+        }
+        let iova = match has(abi::IBV_REG_MR_MASK_IOVA) {
+            true => attr.iova,
+            false => attr.addr as u64,
+        };
+        let access = attr.access.cast_unsigned();
+        register(pd, attr.addr, attr.length, iova, access)
+    })
+}
+
+/// Another C struct for a region of a context that shares its objects. Its `addr` is null: the
+/// program knows where the memory is, or it is not mapped where this one is used.
+///
+/// # Safety
+/// `pd` is null or live.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_import_mr(
+    pd: *mut abi::ibv_pd,
+    mr_handle: u32,
+) -> *mut abi::ibv_mr {
+    guard::pointer("ibv_import_mr", || {
+        // SAFETY: the caller's contract; a live domain has an open context.
+        let (context, family) = unsafe {
+            pd::state(pd)?;
+            ((*pd).context, &context::state((*pd).context)?.family)
+        };
+        let shared = share::import(&family.handles().mrs, mr_handle, "memory region")?;
+        let guarded = lock(&shared);
+        let LiveRegion { region, length } = guarded.as_ref().ok_or_else(gone)?;
+        let c = abi::ibv_mr {
+            context,
+            pd,
+            addr: ptr::null_mut(),
+            length: *length,
+            handle: mr_handle,
+            lkey: region.lkey(),
+            rkey: region.rkey(),
+        };
+        drop(guarded);
+        Ok(handle::create(c, MrState { region: shared }))
+    })
+}
+
+/// # Safety
+/// `mr` came from [`ibv_import_mr`] and is not used afterwards.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_unimport_mr(mr: *mut abi::ibv_mr) {
+    guard::nothing("ibv_unimport_mr", || {
+        // SAFETY: the caller's contract.
+        unsafe { handle::release::<_, MrState>(mr) }.map(drop)
+    });
+}
+
+/// # Safety
+/// `pd` is null or live; `sg_list` has `num_sges` entries.
+pub(crate) unsafe extern "C" fn advise_mr(
+    pd: *mut abi::ibv_pd,
+    advice: abi::ib_uverbs_advise_mr_advice,
+    flags: u32,
+    sg_list: *mut abi::ibv_sge,
+    num_sges: u32,
+) -> c_int {
+    guard::status("ibv_advise_mr", || {
+        // SAFETY: the caller's contract.
+        let domain = &unsafe { pd::state(pd) }?.pd;
+        let (write, fault) = match advice {
+            abi::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH => (false, true),
+            abi::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => (true, true),
+            abi::IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => (false, false),
+            other => {
+                return Err(Failure::new(
+                    libc::ENOTSUP,
+                    format!("advice {other} does not exist"),
+                ));
+            }
+        };
+        if flags & !ADVISE_FLUSH != 0 {
+            return Err(Failure::invalid(format!("flags {flags:#x} are undefined")));
+        }
+        // Without the flag the program does not want to wait: the first access faults pages in.
+        let populate = fault && flags & ADVISE_FLUSH != 0;
+        // SAFETY: the caller's contract.
+        let sges = unsafe { wr::sge_list(sg_list, num_sges as usize, u32::MAX) }?;
+        for sge in &sges {
+            domain
+                .prefetch(sge, write, populate)
+                .map_err(|error| Failure::new(prefetch_errno(&error), error.to_string()))?;
+        }
+        Ok(())
+    })
+}
+
+/// `IB_UVERBS_ADVISE_MR_FLAG_FLUSH`: return when it is done.
+const ADVISE_FLUSH: u32 = 1;
+
+/// As ibv_advise_mr(3) lists them.
+const fn prefetch_errno(error: &PrefetchError) -> c_int {
+    match error {
+        PrefetchError::Claim(LocalFault::UnknownKey(_)) => libc::ENOENT,
+        PrefetchError::Claim(LocalFault::WrongPd(..) | LocalFault::NotPermitted(_)) => libc::EPERM,
+        _ => libc::EFAULT,
+    }
+}
+
+/// # Safety
+/// `pd` is null or live.
+pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut abi::ibv_pd) -> *mut abi::ibv_mr {
+    guard::pointer("ibv_alloc_null_mr", || {
+        enroll(pd, ptr::null_mut(), 0, Memory::null(), 0, Access::NONE)
+    })
+}
+
+/// # Safety
+/// `pd` and `dm` are null or live.
+pub(crate) unsafe extern "C" fn reg_dm_mr(
+    pd: *mut abi::ibv_pd,
+    dm: *mut abi::ibv_dm,
+    dm_offset: u64,
+    length: usize,
+    access: c_uint,
+) -> *mut abi::ibv_mr {
+    guard::pointer("ibv_reg_dm_mr", || {
+        // SAFETY: the caller's contract.
+        let memory = unsafe { dm::memory(dm) }?;
+        let access = access_flags(access)?;
+        let offset = usize::try_from(dm_offset).unwrap_or(usize::MAX);
+        DeviceMemory::check_granule(offset, length)
+            .map_err(|error| Failure::invalid(error.to_string()))?;
+        let part = Memory::device(Arc::clone(memory), offset, length)
+            .map_err(|error| Failure::invalid(error.to_string()))?;
+        enroll(pd, ptr::null_mut(), length, part, 0, access)
+    })
+}
+
+refused! {
+    "dma-bufs, buffers of a device and DMA handles need a device that the kernel drives";
+    pointer fn ibv_reg_dmabuf_mr(
         pd: *mut abi::ibv_pd,
         offset: u64,
         length: usize,
@@ -223,41 +397,23 @@ unfilled! {
         fd: c_int,
         access: c_int,
     ) -> *mut abi::ibv_mr;
-    export pointer fn ibv_import_mr(pd: *mut abi::ibv_pd, mr_handle: u32) -> *mut abi::ibv_mr;
-    export nothing fn ibv_unimport_mr(mr: *mut abi::ibv_mr);
-    export pointer fn ibv_alloc_buf(
+    pointer fn ibv_alloc_buf(
         pd: *mut abi::ibv_pd,
         size: usize,
         buf: *mut *mut abi::ibv_buf,
     ) -> *mut c_void;
-    export minus_one fn ibv_export_buf_dmabuf_fd(buf: *mut abi::ibv_buf) -> c_int;
-    export nothing fn ibv_free_buf(buf: *mut abi::ibv_buf);
-    export pointer fn ibv_reg_buf_mr(
+    minus_one fn ibv_export_buf_dmabuf_fd(buf: *mut abi::ibv_buf) -> c_int;
+    nothing fn ibv_free_buf(buf: *mut abi::ibv_buf);
+    pointer fn ibv_reg_buf_mr(
         pd: *mut abi::ibv_pd,
         buf: *mut abi::ibv_buf,
         addr: *mut c_void,
         length: usize,
         access: c_int,
     ) -> *mut abi::ibv_mr;
-    export pointer fn ibv_alloc_dmah(
+    pointer fn ibv_alloc_dmah(
         context: *mut abi::ibv_context,
         attr: *mut abi::ibv_dmah_init_attr,
     ) -> *mut abi::ibv_dmah;
-    export status fn ibv_dealloc_dmah(dmah: *mut abi::ibv_dmah) -> c_int;
-    ,
-    operation status fn advise_mr(
-        pd: *mut abi::ibv_pd,
-        advice: abi::ib_uverbs_advise_mr_advice,
-        flags: u32,
-        sg_list: *mut abi::ibv_sge,
-        num_sges: u32,
-    ) -> c_int;
-    operation pointer fn alloc_null_mr(pd: *mut abi::ibv_pd) -> *mut abi::ibv_mr;
-    operation pointer fn reg_dm_mr(
-        pd: *mut abi::ibv_pd,
-        dm: *mut abi::ibv_dm,
-        dm_offset: u64,
-        length: usize,
-        access: c_uint,
-    ) -> *mut abi::ibv_mr;
+    status fn ibv_dealloc_dmah(dmah: *mut abi::ibv_dmah) -> c_int;
 }

@@ -246,7 +246,7 @@ impl Parts {
             } else {
                 Some(srq::state(init.srq)?.srq.clone())
             };
-            let pd = pd::state(init.pd)?.pd.clone();
+            let pd = ProtectionDomain::clone(&pd::state(init.pd)?.pd);
             let context = (*init.pd).context;
             Ok(Self {
                 context,

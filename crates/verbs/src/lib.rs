@@ -35,8 +35,8 @@ pub use feroce_engine::{
     PostListError, QpError, Stamped, candidates, gid_address, gid_bytes, report_statistics,
 };
 pub use feroce_mem::{
-    Access, AccessError, DeregisterError, DeviceMemory, DeviceMemoryError, Memory, RegisterError,
-    ReregisterError, WindowType,
+    Access, AccessError, DeregisterError, DeviceMemory, DeviceMemoryError, LocalFault, Memory,
+    RegisterError, ReregisterError, WindowType,
 };
 pub use feroce_proto::{
     AsyncEvent, AttributeMask, BindRequest, Completion, CompletionOpcode, CompletionStatus, Data,
@@ -46,7 +46,9 @@ pub use feroce_proto::{
 };
 pub use feroce_wire::{Psn, Qpn};
 pub use limits::Limits;
-pub use memory::{Buffer, BufferError, MemoryRegion, MemoryWindow, ProtectionDomain};
+pub use memory::{
+    Buffer, BufferError, MemoryRegion, MemoryWindow, PrefetchError, ProtectionDomain,
+};
 pub use path::{PathError, PathRequest};
 pub use queue::{
     CreateQpError, Peer, QpOptions, QueuePair, SharedReceiveQueue, SrqOptions, XrcDomain,

@@ -3,8 +3,8 @@
 use crate::context::Context;
 use crate::queue::{CreateQpError, QpOptions, QueuePair, SharedReceiveQueue, SrqOptions};
 use feroce_mem::{
-    Access, Change, DeregisterError, DeviceMemory, DeviceMemoryError, Key, Memory, RegisterError,
-    ReregisterError, WindowType,
+    Access, Change, DeregisterError, DeviceMemory, DeviceMemoryError, GrantFault, Key, LocalFault,
+    LocalUse, Memory, RegisterError, ReregisterError, WindowType,
 };
 use feroce_proto::{PdId, Sge};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct ProtectionDomain {
 pub(crate) struct PdInner {
     pub(crate) context: Context,
     pub(crate) id: PdId,
+    /// What this is another handle on; kept in use by it.
+    _base: Option<ProtectionDomain>,
 }
 
 /// Why a buffer could not be made.
@@ -34,7 +36,22 @@ pub enum BufferError {
 }
 
 /// Alignment of buffers, in bytes: a page.
+/// Why memory could not be prefetched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrefetchError {
+    /// The key does not allow it.
+    #[error(transparent)]
+    Claim(#[from] LocalFault),
+    /// There is no memory to be had.
+    #[error(transparent)]
+    Memory(#[from] GrantFault),
+}
+
 const BUFFER_ALIGN: usize = 4096;
+
+/// Bytes faulted in at once: the device stands still meanwhile, for about 0.1 ms.
+const PREFETCH_STEP: u32 = 1 << 18;
 
 impl ProtectionDomain {
     pub(crate) fn new(context: &Context) -> Self {
@@ -43,6 +60,19 @@ impl ProtectionDomain {
             inner: Arc::new(PdInner {
                 context: context.clone(),
                 id,
+                _base: None,
+            }),
+        }
+    }
+
+    /// The same domain under a handle whose objects are counted apart (a parent domain of
+    /// `ibv_alloc_parent_domain`). This one stays in use while that one exists.
+    pub fn alias(&self) -> Self {
+        Self {
+            inner: Arc::new(PdInner {
+                context: self.inner.context.clone(),
+                id: self.inner.id,
+                _base: Some(self.clone()),
             }),
         }
     }
@@ -95,6 +125,37 @@ impl ProtectionDomain {
             memory,
             len,
         })
+    }
+
+    /// Checks that a request of this domain may use `sge`, to write there if `write`, and with
+    /// `populate` faults its pages in (`ibv_advise_mr`).
+    ///
+    /// # Errors
+    /// [`PrefetchError`]; pages before the one that failed may be in.
+    pub fn prefetch(&self, sge: &Sge, write: bool, populate: bool) -> Result<(), PrefetchError> {
+        let pd = feroce_mem::PdId(self.inner.id.0);
+        let usage = if write {
+            LocalUse::Write
+        } else {
+            LocalUse::Read
+        };
+        let device = &self.inner.context.inner.device;
+        let step = if populate { PREFETCH_STEP } else { sge.length };
+        let mut done = 0;
+        while done < sge.length {
+            let length = step.min(sge.length - done);
+            let address = sge.address.wrapping_add(u64::from(done));
+            device.with_memory(|table| {
+                let key = Key(sge.lkey);
+                let grant = table.local(pd, key, address, length as usize, usage)?;
+                match populate {
+                    true => grant.populate().map_err(PrefetchError::from),
+                    false => Ok(()),
+                }
+            })?;
+            done += length;
+        }
+        Ok(())
     }
 
     /// A new memory window.

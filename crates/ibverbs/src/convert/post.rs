@@ -77,3 +77,62 @@ pub(crate) fn failure(refused: &PostListError) -> Failure {
     };
     Failure::new(errno, refused.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use feroce_verbs_abi as abi;
+    use std::ptr;
+
+    /// Converts a request to its `wr_id`; 13 cannot be converted.
+    fn convert(wr: &abi::ibv_recv_wr) -> Result<u64, Failure> {
+        match wr.wr_id {
+            13 => Err(Failure::invalid("unlucky")),
+            other => Ok(other),
+        }
+    }
+
+    /// Posts a chain of requests to a queue of `room`: what was posted, the errno, and the
+    /// position of the request in `bad_wr`.
+    fn post(ids: &[u64], room: usize) -> (Vec<u64>, Option<i32>, Option<usize>) {
+        let mut chain: Vec<_> = ids
+            .iter()
+            .map(|&wr_id| abi::ibv_recv_wr {
+                wr_id,
+                ..Default::default()
+            })
+            .collect();
+        for index in (1..chain.len()).rev() {
+            chain[index - 1].next = &raw mut chain[index];
+        }
+        let mut posted = Vec::new();
+        let mut bad = ptr::null_mut();
+        // SAFETY: a chain that ends in null.
+        let result = unsafe {
+            post_list(chain.as_mut_ptr(), &raw mut bad, convert, |list| {
+                for (index, id) in list.enumerate() {
+                    if index == room {
+                        let error = PostError::QueueFull(0);
+                        return Err(PostListError { index, error });
+                    }
+                    posted.push(id);
+                }
+                Ok(())
+            })
+        };
+        let position = chain.iter().position(|wr| ptr::addr_eq(wr, bad));
+        (posted, result.err().map(|failure| failure.errno), position)
+    }
+
+    #[test]
+    fn a_chain_stops_at_the_request_that_is_refused() {
+        assert_eq!(post(&[1, 2, 3], 9), (vec![1, 2, 3], None, None));
+        assert_eq!(post(&[], 9), (vec![], None, None));
+        let full = Some(libc::ENOMEM);
+        assert_eq!(post(&[1, 2, 3], 2), (vec![1, 2], full, Some(2)));
+        assert_eq!(post(&[1], 0), (vec![], full, Some(0)));
+        let wrong = Some(libc::EINVAL);
+        assert_eq!(post(&[1, 13, 3], 9), (vec![1], wrong, Some(1)));
+        assert_eq!(post(&[13], 9), (vec![], wrong, Some(0)));
+    }
+}

@@ -47,24 +47,6 @@ unsafe impl Chained for abi::ibv_recv_wr {
     }
 }
 
-/// Posts the requests of a chain one by one, in order, until one is refused: then its address is
-/// what `bad_wr` is to point to. A chain that runs in circles ends when the queue is full.
-///
-/// # Safety
-/// `first` is null or points to a request, and so does `next` of each.
-pub(crate) unsafe fn post_chain<T: Chained>(
-    first: *mut T,
-    mut post: impl FnMut(&T) -> Result<(), Failure>,
-) -> Result<(), (*mut T, Failure)> {
-    let mut at = first;
-    // SAFETY: the caller's contract.
-    while let Some(request) = unsafe { at.as_ref() } {
-        post(request).map_err(|failure| (at, failure))?;
-        at = request.next();
-    }
-    Ok(())
-}
-
 /// One send request. `resolve` gives the path behind an address handle (UD).
 ///
 /// # Safety

@@ -303,31 +303,3 @@ fn what_cannot_be_posted_says_so() {
             .contains("SEND and RDMA WRITE only")
     );
 }
-
-#[test]
-fn a_chain_stops_at_the_request_that_is_refused() {
-    let mut third = send(2);
-    let mut second = abi::ibv_send_wr {
-        next: &raw mut third,
-        ..send(1)
-    };
-    let mut first = abi::ibv_send_wr {
-        next: &raw mut second,
-        ..send(0)
-    };
-    let mut posted = Vec::new();
-    let post = |wr: &abi::ibv_send_wr| {
-        if wr.opcode == 2 {
-            return Err(Failure::new(libc::ENOMEM, "the send queue is full"));
-        }
-        posted.push(wr.opcode);
-        Ok(())
-    };
-    // SAFETY: a chain of three that ends in null.
-    let (bad, failure) = unsafe { post_chain(&raw mut first, post) }.unwrap_err();
-    assert_eq!((bad, failure.errno), (&raw mut third, libc::ENOMEM));
-    assert_eq!(posted, [0, 1]);
-    // SAFETY: null is allowed.
-    let empty = unsafe { post_chain(ptr::null_mut::<abi::ibv_recv_wr>(), |_| Ok(())) };
-    assert_eq!(empty, Ok(()));
-}
