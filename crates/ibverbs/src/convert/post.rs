@@ -105,11 +105,12 @@ mod tests {
         for index in (1..chain.len()).rev() {
             chain[index - 1].next = &raw mut chain[index];
         }
+        let first = chain.first_mut().map_or(ptr::null_mut(), ptr::from_mut);
         let mut posted = Vec::new();
         let mut bad = ptr::null_mut();
         // SAFETY: a chain that ends in null.
         let result = unsafe {
-            post_list(chain.as_mut_ptr(), &raw mut bad, convert, |list| {
+            post_list(first, &raw mut bad, convert, |list| {
                 for (index, id) in list.enumerate() {
                     if index == room {
                         let error = PostError::QueueFull(0);
