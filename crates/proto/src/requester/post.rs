@@ -62,10 +62,16 @@ impl Qp {
                 if !takes_inline(&request.operation) {
                     return Err(PostError::InlineNotAllowed);
                 }
-                if bytes.len() > capabilities.max_inline_data as usize {
+                let max = match request.operation {
+                    // Its eight bytes are part of the request, whatever the queue pair has room
+                    // for.
+                    SendOperation::AtomicWrite(_) => 8,
+                    _ => capabilities.max_inline_data,
+                };
+                if bytes.len() > max as usize {
                     return Err(PostError::InlineTooLong {
                         asked: bytes.len(),
-                        max: capabilities.max_inline_data,
+                        max,
                     });
                 }
             }

@@ -117,6 +117,7 @@ pub(crate) struct Setup {
     pub(crate) access: u32,
     pub(crate) memory: usize,
     pub(crate) depth: u32,
+    pub(crate) max_inline_data: u32,
 }
 
 impl Setup {
@@ -134,6 +135,7 @@ impl Setup {
             access: ALL_ACCESS,
             memory: 1 << 20,
             depth: 256,
+            max_inline_data: 256,
         }
     }
 
@@ -208,7 +210,7 @@ impl Setup {
                 max_recv_wr: self.depth,
                 max_send_sge: 4,
                 max_recv_sge: 4,
-                max_inline_data: 256,
+                max_inline_data: self.max_inline_data,
             },
             signal_all: false,
         }

@@ -1,8 +1,9 @@
 //! `modify_qp`: which edges exist, what they need, what they do.
 
-use crate::testing::{BASE, Fate, Setup, bring_up, flushed, ok, read, send, write};
+use crate::testing::{BASE, Fate, Setup, Wr, bring_up, flushed, ok, read, remote, send, write};
 use crate::{
-    AsyncEvent, AttributeMask as M, ModifyError, Mtu, PostError, QpAttributes, QpState as S, QpType,
+    AsyncEvent, AttributeMask as M, ModifyError, Mtu, PostError, QpAttributes, QpState as S,
+    QpType, SendOperation,
 };
 use core::time::Duration;
 use std::string::ToString;
@@ -223,6 +224,21 @@ fn posting_follows_the_state() {
             }
         );
     }
+}
+
+#[test]
+fn an_atomic_write_brings_its_bytes_whatever_room_for_inline_data_there_is() {
+    let mut pair = Setup::new(QpType::Rc)
+        .with(|s| s.max_inline_data = 0)
+        .connect();
+    let request =
+        |bytes: &[u8]| Wr::new(1, SendOperation::AtomicWrite(remote(BASE + 800))).inline(bytes);
+    pair.a.post(request(b"feroce!!"));
+    pair.run_until_idle();
+    assert_eq!(pair.a.completions(), [ok(1)]);
+    assert_eq!(pair.b.host.bytes(BASE + 800, 8), b"feroce!!");
+    let error = pair.a.try_post(request(&[0; 9])).unwrap_err();
+    assert_eq!(error, PostError::InlineTooLong { asked: 9, max: 8 });
 }
 
 #[test]
