@@ -176,6 +176,10 @@ impl Responder {
 
     /// The next answer to send, if any.
     fn next_pending(&self) -> Option<usize> {
+        debug_assert_eq!(
+            self.pending,
+            self.replays.iter().filter(|replay| replay.pending).count()
+        );
         if self.pending == 0 {
             return None;
         }

@@ -125,6 +125,43 @@ fn a_queue_pair_that_is_woken_and_has_no_use_for_it_passes_the_room_on() {
 }
 
 #[test]
+fn a_queue_pair_that_is_woken_but_drained_passes_the_room_on() {
+    let setup = rc().with(|s| s.config.window_initial = 9216);
+    let mut pair = many(&setup, 3);
+    for i in 0..3 {
+        pair.a.qpn = Qpn::new(0x1000 + i);
+        pair.a.post(write(u64::from(i)).len(9000));
+    }
+    pair.transmit();
+    // The second waits to begin and may not begin any more.
+    pair.a.qpn = Qpn::new(0x1001);
+    pair.a.move_to(QpState::SqDrained);
+    pair.run_until_idle();
+    assert_eq!(pair.a.completions(), [ok(0), ok(2)]);
+    pair.a.move_to(QpState::ReadyToSend);
+    pair.run_until_idle();
+    assert_eq!(pair.a.completions(), [ok(1)]);
+}
+
+/// Whoever hands its turn over may wait long for the next: what it has sent must be answered.
+#[test]
+fn the_last_packet_of_a_turn_asks_for_an_acknowledge() {
+    let setup = rc().with(|s| s.config.quantum = 3);
+    let mut pair = many(&setup, 2);
+    for i in 0..2 {
+        pair.a.qpn = Qpn::new(0x1000 + i);
+        pair.a.post(write(u64::from(i)).len(10_240));
+    }
+    pair.transmit();
+    let trace = pair.trace();
+    let asks: Vec<bool> = trace[..6]
+        .iter()
+        .map(|words| words.ends_with("+a"))
+        .collect();
+    assert_eq!(asks, [false, false, true, false, false, true]);
+}
+
+#[test]
 fn read_responses_on_their_way_are_limited_over_all_queue_pairs() {
     let setup = rc().with(|s| {
         s.config.read_window = 10_000;
@@ -478,10 +515,18 @@ fn a_dead_peer_does_not_hold_up_the_others() {
         sent + 196,
         "the dead one sends no more"
     );
+    pair.a.qpn = Qpn::new(0x1000);
+    pair.a.post(write(9).len(10));
+    pair.transmit();
+    let sent_since = pair.a.nic.counters().tx_packets - sent;
+    assert_eq!(sent_since, 196, "nor when it is given more to send");
     pair.run_for(Duration::from_secs(40));
     assert_eq!(
         pair.a.completions(),
-        [(0, crate::CompletionStatus::RetryExceeded)]
+        [
+            (0, crate::CompletionStatus::RetryExceeded),
+            crate::testing::flushed(9)
+        ]
     );
     pair.assert_nothing_in_flight();
 }

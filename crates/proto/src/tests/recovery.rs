@@ -59,6 +59,33 @@ fn a_gap_draws_one_nak_and_sending_resumes_at_its_psn() {
 }
 
 #[test]
+fn each_gap_draws_a_nak_of_its_own() {
+    let mut pair = rc().connect();
+    // Each is lost in the round that the gap before it began.
+    let mut left = [
+        ("a write middle 1", 1),
+        ("a write middle 3", 2),
+        ("a write middle 6", 3),
+    ];
+    pair.script(move |words, _| {
+        let Some((_, left)) = left.iter_mut().find(|(lost, _)| *lost == words) else {
+            return Fate::Pass;
+        };
+        *left -= 1;
+        if *left == 0 { Fate::Drop } else { Fate::Pass }
+    });
+    pair.a.post(write(1).len(9000));
+    pair.run_until_idle();
+    let naks = only(&mut pair, "nak");
+    assert_eq!(
+        naks,
+        ["b nak sequence 1", "b nak sequence 3", "b nak sequence 6"]
+    );
+    assert_eq!(pair.a.completions(), [ok(1)]);
+    assert_eq!(pair.a.nic.counters().local_ack_timeout_err, 0);
+}
+
+#[test]
 fn a_repeated_nak_starts_no_second_recovery() {
     let mut pair = rc().connect();
     pair.script(|words, _| match words {
@@ -189,6 +216,24 @@ fn w4_rnr_wait_is_kept() {
     assert_eq!(pair.a.completions(), [ok(1), ok(2)]);
     assert_eq!(pair.a.nic.counters().local_ack_timeout_err, 0);
     assert_eq!(pair.b.nic.counters().out_of_buffer, 1);
+}
+
+#[test]
+fn a_repeated_rnr_nak_costs_one_retry_and_one_wait() {
+    let mut pair = rc().with(|s| s.rnr_retry = 1).connect();
+    pair.script(|words, _| {
+        if words == "b rnr 0" {
+            Fate::Duplicate
+        } else {
+            Fate::Pass
+        }
+    });
+    pair.a.post(send(1).len(10));
+    pair.run_for(micros(630));
+    pair.b.post_recv(8, BASE, 10);
+    pair.run_for(micros(20));
+    assert_eq!(pair.a.completions(), [ok(1)]);
+    assert_eq!(pair.a.nic.counters().rnr_nak_received, 2);
 }
 
 /// Some responders complain about what follows a refused packet: that is no loss and costs no

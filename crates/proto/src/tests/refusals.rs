@@ -289,6 +289,17 @@ fn a_duplicate_read_of_another_range_is_dropped() {
         );
     }
     let kind = (O::ReadRequest, P::Only);
+    let mut other_key = reth(BASE, 3000);
+    other_key.reth.as_mut().unwrap().rkey = 0x700;
+    pair.b.host.keys.insert(0x700, pair.b.host.keys[&KEY]);
+    let bytes = request_frame(pair.b.qpn, 0, kind, &other_key, &[]);
+    pair.inject_to_b(&bytes);
+    pair.transmit();
+    assert_eq!(
+        pair.trace(),
+        Vec::<std::string::String>::new(),
+        "another key"
+    );
     let bytes = request_frame(pair.b.qpn, 1, kind, &reth(BASE + 1024, 1976), &[]);
     pair.inject_to_b(&bytes);
     pair.transmit();
@@ -587,6 +598,62 @@ fn flush_reaches_the_host_and_completes() {
         ]
     );
     assert!(pair.trace().contains(&"b response only 1".into()));
+}
+
+#[test]
+fn malformed_read_responses_fail_the_request() {
+    for (position, length, status) in [
+        (P::First, 1024, S::Success),
+        (P::Middle, 1024, S::Success),
+        (P::First, 1023, S::BadResponse),
+        (P::Last, 1024, S::BadResponse),
+        (P::Only, 1024, S::BadResponse),
+    ] {
+        let mut pair = rc().connect();
+        pair.a.post(read(1).len(3000));
+        pair.transmit();
+        let extensions = Extensions {
+            aeth: Some((0x1f, feroce_wire::Msn::new(1))),
+            ..Extensions::default()
+        };
+        let kind = (O::ReadResponse, position);
+        let bytes = request_frame(pair.a.qpn, 0, kind, &extensions, &vec![7; length]);
+        let packet = feroce_wire::Packet::parse(&bytes).unwrap();
+        let from = crate::testing::address_of(&pair.b, &pair.a);
+        pair.a
+            .nic
+            .handle_packet(pair.now, &from, &packet, &mut pair.a.host);
+        if status == S::Success {
+            pair.run_until_idle();
+        }
+        assert_eq!(pair.a.completions(), [(1, status)], "{position:?} {length}");
+    }
+}
+
+#[test]
+fn partition_keys_need_one_full_member() {
+    for (own, theirs, passes) in [
+        (0xffff, 0xffff, true),
+        (0xffff, 0x7fff, true),
+        (0x7fff, 0xffff, true),
+        (0x7fff, 0x7fff, false),
+        (0xffff, 0xfffe, false),
+    ] {
+        let mut pair = rc().with(|s| s.config.pkey = own).connect();
+        let none = Extensions::default();
+        let bytes = request_frame(pair.b.qpn, 0, (O::Send, P::Only), &none, b"x");
+        let mut packet = feroce_wire::Packet::parse(&bytes).unwrap();
+        packet.pkey = theirs;
+        let from = crate::testing::address_of(&pair.a, &pair.b);
+        pair.b
+            .nic
+            .handle_packet(pair.now, &from, &packet, &mut pair.b.host);
+        assert_eq!(
+            pair.b.nic.counters().dropped_pkey == 0,
+            passes,
+            "{own:x} {theirs:x}"
+        );
+    }
 }
 
 #[test]
