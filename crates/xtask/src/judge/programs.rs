@@ -44,6 +44,12 @@ impl Stage {
         })
     }
 
+    /// Whether the build has a connection manager library.
+    pub(crate) fn has_connection_manager(&self) -> bool {
+        let lib = self.feroce.with_file_name("../lib/librdmacm.so.1");
+        lib.exists()
+    }
+
     /// `feroce run` in front of a program; its statistics go to `statistics`.
     pub(crate) fn command(&self, program: &str, statistics: &Path) -> Command {
         let mut command = Command::new(&self.feroce);
