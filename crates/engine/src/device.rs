@@ -102,7 +102,15 @@ struct Port {
 /// watching for packets although the program polls in between.
 const EVENT_HABIT: Duration = Duration::from_millis(10);
 
-static OPENED: Mutex<Vec<(String, Weak<Device>)>> = Mutex::new(Vec::new());
+static OPENED: Mutex<Opened> = Mutex::new(Vec::new());
+
+/// The devices that are open, by name.
+type Opened = Vec<(String, Weak<Device>)>;
+
+fn find(opened: &Opened, name: &str) -> Option<Arc<Device>> {
+    let found = opened.iter().find(|(other, _)| other == name);
+    found.and_then(|(_, device)| device.upgrade())
+}
 
 impl Device {
     /// Opens a device, or shares it when this process has it open already.
@@ -112,16 +120,18 @@ impl Device {
     pub fn open(name: &str) -> Result<Arc<Self>, OpenError> {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         opened.retain(|(_, device)| device.strong_count() > 0);
-        if let Some(device) = opened
-            .iter()
-            .find(|(other, _)| other == name)
-            .and_then(|(_, device)| device.upgrade())
-        {
+        if let Some(device) = find(&opened, name) {
             return Ok(device);
         }
         let device = Self::open_new(name)?;
         opened.push((name.to_owned(), Arc::downgrade(&device)));
         Ok(device)
+    }
+
+    /// The device of that name, if this process has it open.
+    pub(crate) fn opened(name: &str) -> Option<Arc<Self>> {
+        let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        find(&opened, name)
     }
 
     fn open_new(name: &str) -> Result<Arc<Self>, OpenError> {

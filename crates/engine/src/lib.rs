@@ -11,6 +11,7 @@
 mod batch;
 mod clock;
 mod core;
+mod counter;
 mod cq;
 mod device;
 mod discover;
@@ -22,6 +23,7 @@ mod service;
 mod statistics;
 
 pub use crate::core::Counters;
+pub use counter::{counter, hardware_counter_names, port_counter_names};
 pub use cq::{Channel, Cq, Notify, Stamped};
 pub use device::{Device, DeviceEvent, DeviceEvents, OpenError};
 pub use discover::{Candidate, GID_TABLE_LEN, Gid, PortInfo, candidates, gid_address, gid_bytes};
