@@ -32,7 +32,8 @@ pub use completion::{CompletionChannel, CompletionQueue, CqOptions};
 pub use context::{Context, ContextError};
 pub use feroce_engine::{
     Candidate, DeviceEvent, DeviceEvents, GID_TABLE_LEN, Notify, OpenError, PortInfo,
-    PostListError, QpError, Stamped, candidates, gid_address, gid_bytes, report_statistics,
+    PostListError, QpError, Stamped, candidates, counter, gid_address, gid_bytes,
+    hardware_counter_names, port_counter_names, report_statistics,
 };
 pub use feroce_mem::{
     Access, AccessError, DeregisterError, DeviceMemory, DeviceMemoryError, LocalFault, Memory,

@@ -32,9 +32,11 @@ pub(crate) struct DeviceView {
     pub(crate) gids: Vec<GidView>,
     /// Size of the GID table.
     pub(crate) gid_table_len: usize,
-    /// Names of the port's counters, as in `/sys/class/infiniband/NAME/ports/1/hw_counters`.
-    /// Their values come from the process that uses the device; the files say 0.
+    /// Names of the files in `/sys/class/infiniband/NAME/ports/1/counters`. The values come from
+    /// the process that uses the device; the files say 0.
     pub(crate) counters: Vec<String>,
+    /// Those in `hw_counters`.
+    pub(crate) hardware_counters: Vec<String>,
 }
 
 /// One filled entry of a GID table.
@@ -131,9 +133,10 @@ fn write_port(tree: &Tree<'_>, port: &str, device: &DeviceView) -> io::Result<()
     ] {
         tree.file(&format!("{port}/{file}"), text)?;
     }
-    tree.folder(&format!("{port}/counters"))?;
-    tree.folder(&format!("{port}/hw_counters"))?;
     for counter in &device.counters {
+        tree.file(&format!("{port}/counters/{counter}"), "0")?;
+    }
+    for counter in &device.hardware_counters {
         tree.file(&format!("{port}/hw_counters/{counter}"), "0")?;
     }
     // The kernel shows empty entries as zeros and refuses to tell their attributes.
@@ -246,7 +249,8 @@ pub(crate) mod tests {
             firmware: "0.1.0".to_owned(),
             gids: vec![gid(0, mapped), gid(2, native)],
             gid_table_len: 4,
-            counters: vec!["rcvd_pkts".to_owned()],
+            counters: vec!["port_rcv_data".to_owned()],
+            hardware_counters: vec!["rcvd_pkts".to_owned()],
         }
     }
 
@@ -279,6 +283,7 @@ pub(crate) mod tests {
             ("ports/1/gid_attrs/types/2", "RoCE v2"),
             ("ports/1/gid_attrs/ndevs/2", "eth0"),
             ("ports/1/pkeys/0", "0xffff"),
+            ("ports/1/counters/port_rcv_data", "0"),
             ("ports/1/hw_counters/rcvd_pkts", "0"),
             ("device/numa_node", "-1"),
             ("device/local_cpus", "0000000f"),
