@@ -2,7 +2,8 @@
 //! path and `verbs_context` for the newer verbs. They are ABI as much as the exported names.
 //!
 //! What Feroce's device does not do (flow steering, work queues and their indirection tables, tag
-//! matching, flow actions and counters, DMA handles) has no entry: verbs.h answers EOPNOTSUPP for it. The
+//! matching, flow actions and counters, DMA handles) has no entry: verbs.h answers EOPNOTSUPP
+//! for it. The
 //! `_compat_` entries served libraries older than any program that still runs.
 
 use std::collections::BTreeMap;
