@@ -57,7 +57,9 @@ unsafe fn place<'a>(path: *const c_char) -> Option<Place<'a>> {
         return None;
     }
     // SAFETY: the caller's contract; the text outlives the call that uses it.
-    Place::of(unsafe { CStr::from_ptr(path) }.to_bytes())
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    // A program that follows the links itself (`realpath`) comes back with a path of the disk.
+    Place::of(path).or_else(|| Place::of(view::inside(path)?))
 }
 
 /// Kept apart so that the buffer below costs stack only for paths in the view.
@@ -151,6 +153,7 @@ macro_rules! interpose {
         /// Looks up every next definition.
         pub(crate) fn resolve_all() {
             $(next::$name.resolve();)*
+            reads::resolve_all();
         }
 
         $(
@@ -182,6 +185,8 @@ macro_rules! interpose {
         )*
     };
 }
+
+mod reads;
 
 /// `struct stat`, `struct stat64` or `struct statx`: passed on, never read.
 type Buffer = *mut c_void;

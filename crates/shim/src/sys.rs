@@ -19,7 +19,6 @@ unsafe extern "C" {
     pub(crate) fn getenv(name: *const c_char) -> *const c_char;
     pub(crate) fn lseek(descriptor: c_int, offset: c_long, whence: c_int) -> c_long;
     pub(crate) fn syscall(number: c_long, ...) -> c_long;
-    pub(crate) fn write(descriptor: c_int, data: *const c_void, length: usize) -> isize;
     fn __errno_location() -> *mut c_int;
 }
 
@@ -46,7 +45,7 @@ pub(crate) const O_CLOEXEC: c_int = 0o2_000_000;
 pub(crate) const PATH_MAX: usize = 4096;
 pub(crate) const RTLD_LAZY: c_int = 1;
 pub(crate) const RTLD_NOLOAD: c_int = 4;
-pub(crate) const SEEK_SET: c_int = 0;
+pub(crate) const SEEK_CUR: c_int = 1;
 
 /// The handle that asks `dlsym` for any definition in the global scope.
 pub(crate) const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
@@ -57,6 +56,10 @@ pub(crate) const RTLD_NEXT: *mut c_void = core::ptr::without_provenance_mut(usiz
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod number {
     use core::ffi::c_long;
+    pub(crate) const READ: c_long = 0;
+    pub(crate) const PREAD64: c_long = 17;
+    pub(crate) const PWRITE64: c_long = 18;
+    pub(crate) const FTRUNCATE: c_long = 77;
     pub(crate) const OPENAT: c_long = 257;
     pub(crate) const NEWFSTATAT: c_long = 262;
     pub(crate) const READLINKAT: c_long = 267;
@@ -69,8 +72,12 @@ pub(crate) mod number {
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod number {
     use core::ffi::c_long;
+    pub(crate) const FTRUNCATE: c_long = 46;
     pub(crate) const FACCESSAT: c_long = 48;
     pub(crate) const OPENAT: c_long = 56;
+    pub(crate) const READ: c_long = 63;
+    pub(crate) const PREAD64: c_long = 67;
+    pub(crate) const PWRITE64: c_long = 68;
     pub(crate) const READLINKAT: c_long = 78;
     pub(crate) const NEWFSTATAT: c_long = 79;
     pub(crate) const MEMFD_CREATE: c_long = 279;

@@ -64,6 +64,15 @@ fn from_environment() -> &'static [u8] {
     unsafe { CStr::from_ptr(value) }.to_bytes()
 }
 
+/// The path that a path on disk stands for, if it lies in the view's folder.
+pub(crate) fn inside(path: &[u8]) -> Option<&[u8]> {
+    let folder = folder();
+    if folder.is_empty() {
+        return None;
+    }
+    path.strip_prefix(folder)
+}
+
 /// What `redirect` found out about a path.
 pub(crate) enum Target {
     /// Not in the view, or there is no view: the call goes on with the program's own path.

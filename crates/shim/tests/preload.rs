@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::io::{Read, Seek, SeekFrom};
 use std::mem::MaybeUninit;
-use std::os::unix::fs::symlink;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
@@ -428,17 +430,52 @@ fn counters_come_from_the_verbs_library_of_the_process() {
         let loaded = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!loaded.is_null());
     }
-    assert_eq!(fs::read_to_string(COUNTER).unwrap(), "42\n");
+    // The library is asked when the file is opened, and at each read of its start.
     assert_eq!(fs::read_to_string(COUNTER).unwrap(), "43\n");
+    assert_eq!(fs::read_to_string(COUNTER).unwrap(), "45\n");
     let path = CString::new(COUNTER).unwrap();
     // SAFETY: NUL-terminated path and mode.
     let stream = unsafe { libc::fopen(path.as_ptr(), c"r".as_ptr()) };
-    assert_eq!(read_stream(stream), "44\n");
+    assert_eq!(read_stream(stream), "46\n");
+    // By the path that the links lead to.
+    let real = fs::canonicalize(COUNTER).unwrap();
+    assert_eq!(fs::read_to_string(real).unwrap(), "48\n");
     let unknown = COUNTER.replace("rcvd_pkts", "unheard_of");
     assert_eq!(
         fs::read(unknown).unwrap_err().raw_os_error(),
         Some(libc::ENOENT)
     );
+}
+
+/// What perftest does, and what must not be taken for a counter afterwards.
+#[test]
+fn a_counter_that_stays_open_grows() {
+    let Some(_) = inner() else {
+        let view = View::new("grows");
+        let library = verbs_library(&view.root);
+        return view.run_inner("a_counter_that_stays_open_grows", |command| {
+            command.env(
+                "LD_PRELOAD",
+                format!("{}:{}", shim().display(), library.display()),
+            );
+        });
+    };
+    let mut file = fs::File::open(COUNTER).unwrap();
+    let mut text = [0; 8];
+    for expected in ["43\n", "44\n"] {
+        let length = file.read(&mut text).unwrap();
+        assert_eq!(str::from_utf8(&text[..length]).unwrap(), expected);
+        assert_eq!(file.read(&mut text).unwrap(), 0, "more than one line");
+        file.seek(SeekFrom::Start(0)).unwrap();
+    }
+    let length = file.read_at(&mut text, 0).unwrap();
+    assert_eq!(str::from_utf8(&text[..length]).unwrap(), "45\n");
+    let descriptor = file.as_raw_fd();
+    drop(file);
+    let mut other = fs::File::open(env::current_exe().unwrap()).unwrap();
+    assert_eq!(other.as_raw_fd(), descriptor, "the same number");
+    other.read_exact(&mut text).unwrap();
+    assert_eq!(text[..4], *b"\x7fELF");
 }
 
 #[test]
@@ -459,7 +496,7 @@ fn the_library_exports_file_calls_and_needs_no_library() {
             "open",
             "stat",
             "access",
-            "readlink",
+            "read",
             "realpath",
             "scandir",
             "canonicalize",
