@@ -125,22 +125,30 @@ fn a_queue_pair_that_is_woken_and_has_no_use_for_it_passes_the_room_on() {
 }
 
 #[test]
-fn a_queue_pair_that_is_woken_but_drained_passes_the_room_on() {
-    let setup = rc().with(|s| s.config.window_initial = 9216);
-    let mut pair = many(&setup, 3);
-    for i in 0..3 {
+fn queue_pairs_that_are_woken_but_drained_pass_the_room_on() {
+    let setup = rc().with(|s| {
+        s.config.window_initial = 9216;
+        s.config.window_max = 9216;
+    });
+    let mut pair = many(&setup, 40);
+    for i in 0..40 {
         pair.a.qpn = Qpn::new(0x1000 + i);
         pair.a.post(write(u64::from(i)).len(9000));
     }
     pair.transmit();
-    // The second waits to begin and may not begin any more.
-    pair.a.qpn = Qpn::new(0x1001);
-    pair.a.move_to(QpState::SqDrained);
+    // Most wait to begin and may not begin any more; there are more of them than room for.
+    for i in 1..39 {
+        pair.a.qpn = Qpn::new(0x1000 + i);
+        pair.a.move_to(QpState::SqDrained);
+    }
     pair.run_until_idle();
-    assert_eq!(pair.a.completions(), [ok(0), ok(2)]);
-    pair.a.move_to(QpState::ReadyToSend);
+    assert_eq!(pair.a.completions(), [ok(0), ok(39)]);
+    for i in 1..39 {
+        pair.a.qpn = Qpn::new(0x1000 + i);
+        pair.a.move_to(QpState::ReadyToSend);
+    }
     pair.run_until_idle();
-    assert_eq!(pair.a.completions(), [ok(1)]);
+    assert_eq!(pair.a.completions().len(), 38);
 }
 
 /// Whoever hands its turn over may wait long for the next: what it has sent must be answered.
@@ -285,6 +293,11 @@ fn credits_limit_messages_that_need_a_receive() {
     grant(&mut pair, 1, 2, 31);
     let trace = pair.trace();
     assert_eq!(count(&trace, "send"), 6, "no limit any more: {trace:?}");
+    // An acknowledge that comes late knows less.
+    grant(&mut pair, 1, 1, 0);
+    pair.a.post(send(8).len(1));
+    pair.transmit();
+    assert_eq!(count(&pair.trace(), "send"), 1);
 }
 
 /// A receiver that is slower than the sender costs no RNR NAK: each acknowledge tells how many
