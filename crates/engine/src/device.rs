@@ -107,6 +107,14 @@ static OPENED: Mutex<Opened> = Mutex::new(Vec::new());
 /// The devices that are open, by name.
 type Opened = Vec<(String, Weak<Device>)>;
 
+/// Access to the devices that are open.
+pub(crate) type OpenedGuard = MutexGuard<'static, Opened>;
+
+/// Waits for access to the devices that are open.
+pub(crate) fn opened() -> OpenedGuard {
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn find(opened: &Opened, name: &str) -> Option<Arc<Device>> {
     let found = opened.iter().find(|(other, _)| other == name);
     found.and_then(|(_, device)| device.upgrade())
@@ -118,7 +126,7 @@ impl Device {
     /// # Errors
     /// [`OpenError`], which says what to do.
     pub fn open(name: &str) -> Result<Arc<Self>, OpenError> {
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = opened();
         opened.retain(|(_, device)| device.strong_count() > 0);
         if let Some(device) = find(&opened, name) {
             return Ok(device);
@@ -130,8 +138,7 @@ impl Device {
 
     /// The device of that name, if this process has it open.
     pub(crate) fn opened(name: &str) -> Option<Arc<Self>> {
-        let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        find(&opened, name)
+        find(&opened(), name)
     }
 
     fn open_new(name: &str) -> Result<Arc<Self>, OpenError> {

@@ -16,6 +16,7 @@ mod cq;
 mod device;
 mod discover;
 mod events;
+mod fork;
 mod ids;
 mod listeners;
 mod queues;
@@ -28,6 +29,7 @@ pub use cq::{Channel, Cq, Notify, Stamped};
 pub use device::{Device, DeviceEvent, DeviceEvents, OpenError};
 pub use discover::{Candidate, GID_TABLE_LEN, Gid, PortInfo, candidates, gid_address, gid_bytes};
 pub use events::{EVENTS_MAX, EventQueue};
+pub use fork::{Forking, before_fork};
 pub use queues::{PostListError, QpError};
 pub use statistics::report_statistics;
 

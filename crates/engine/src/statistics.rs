@@ -1,13 +1,21 @@
 //! One line of counters per device and process, for whoever wants proof that bytes went through.
 
 use crate::device::Device;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
+/// Access to the devices that are to be reported on.
+pub(crate) type ReportsGuard = MutexGuard<'static, Vec<Weak<Device>>>;
+
+/// Waits for access to the devices that are to be reported on.
+pub(crate) fn reports() -> ReportsGuard {
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Remembers a device for [`report_statistics`].
 pub(crate) fn register(device: &Arc<Device>) {
-    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut devices = reports();
     devices.retain(|device| device.strong_count() > 0);
     devices.push(Arc::downgrade(device));
 }
@@ -15,7 +23,7 @@ pub(crate) fn register(device: &Arc<Device>) {
 /// Writes the counters of devices that are still open, as `FEROCE_STATS` asks: for programs that
 /// end without closing them.
 pub fn report_statistics() {
-    let devices = std::mem::take(&mut *DEVICES.lock().unwrap_or_else(PoisonError::into_inner));
+    let devices = std::mem::take(&mut *reports());
     for device in devices.iter().filter_map(Weak::upgrade) {
         report(&device);
     }

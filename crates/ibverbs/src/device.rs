@@ -9,12 +9,13 @@ use std::ffi::{c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use feroce_verbs::{Context, OpenError};
 use feroce_verbs_abi as abi;
 
 use crate::context::{self, ContextState};
+use crate::fork;
 use crate::guard::{self, Failure};
 use crate::handle;
 use crate::share::Family;
@@ -38,11 +39,20 @@ struct DeviceState {
     index: c_int,
 }
 
+/// Addresses of `ibv_device`; a raw pointer is not `Send`.
+static DEVICES: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+
+/// Access to the devices that were listed.
+pub(crate) type DevicesGuard = MutexGuard<'static, BTreeMap<String, usize>>;
+
+/// Waits for access to the devices that were listed.
+pub(crate) fn devices() -> DevicesGuard {
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The pointer that programs get for a device of this name: the same at every call.
 pub(crate) fn intern(description: &Description) -> *mut abi::ibv_device {
-    /// Addresses of `ibv_device`; a raw pointer is not `Send`.
-    static DEVICES: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
-    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut devices = devices();
     let address = devices.entry(description.name.clone()).or_insert_with(|| {
         let state = DeviceState {
             name: description.name.clone(),
@@ -110,7 +120,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut abi::ibv_device
     let mut guid = 0;
     guard::nothing("ibv_get_device_guid", || {
         // SAFETY: the caller's contract; devices live as long as the process.
-        guid = u64::from_ne_bytes(unsafe { handle::rust::<_, DeviceState>(device) }?.guid);
+        guid = u64::from_ne_bytes(unsafe { handle::inheritable::<_, DeviceState>(device) }?.guid);
         Ok(())
     });
     guid
@@ -122,7 +132,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut abi::ibv_device
 pub(crate) unsafe extern "C" fn ibv_get_device_index(device: *mut abi::ibv_device) -> c_int {
     guard::minus_one("ibv_get_device_index", || {
         // SAFETY: the caller's contract; devices live as long as the process.
-        Ok(unsafe { handle::rust::<_, DeviceState>(device) }?.index)
+        Ok(unsafe { handle::inheritable::<_, DeviceState>(device) }?.index)
     })
 }
 
@@ -187,7 +197,7 @@ pub(crate) unsafe extern "C" fn ibv_open_device(
 ) -> *mut abi::ibv_context {
     guard::pointer("ibv_open_device", || {
         // SAFETY: the caller's contract; devices live as long as the process.
-        let name = unsafe { handle::rust::<_, DeviceState>(device) }?
+        let name = unsafe { handle::inheritable::<_, DeviceState>(device) }?
             .name
             .clone();
         let context = Context::open(&name)
@@ -210,7 +220,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut abi::ibv_context)
 
 fn open(device: *mut abi::ibv_device) -> Result<Context, Failure> {
     // SAFETY: every caller's contract; devices live as long as the process.
-    let name = &unsafe { handle::rust::<_, DeviceState>(device) }?.name;
+    let name = &unsafe { handle::inheritable::<_, DeviceState>(device) }?.name;
     Context::open(name).map_err(|error| Failure::new(open_errno(&error), error.to_string()))
 }
 
@@ -222,6 +232,7 @@ fn set_up() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         feroce_obs::init_logging();
+        fork::watch();
         // SAFETY: a function without arguments that does not unwind: a panic aborts. The library
         // is never unloaded before the process ends, since its threads may run.
         unsafe { libc::atexit(at_exit) };

@@ -10,6 +10,9 @@
 //!                                                   forms begin with them
 //! ```
 //!
+//! Before the Rust part stands which process made the object: after a `fork` the child has copies
+//! of its parent's objects, which lead nowhere ([`crate::fork`]).
+//!
 //! So a pointer to either form leads to the Rust part without a table, and pointers are compared,
 //! cast (`ibv_cq_ex_to_cq`) and dereferenced by programs as verbs.h promises. The C struct belongs
 //! to the program as much as to us: it is read and written through raw pointers, never referenced.
@@ -22,6 +25,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use feroce_verbs_abi as abi;
 
+use crate::fork;
 use crate::guard::Failure;
 
 /// A C struct that programs hold pointers to.
@@ -76,12 +80,15 @@ c_structs! {
 #[repr(C)]
 struct Object<C: CStruct, R> {
     c: C::Allocated,
+    /// [`fork::generation`] when it was made.
+    born: u32,
     rust: R,
 }
 
 /// Makes an object and returns the pointer for the program. Freed by [`release`].
 pub(crate) fn create<C: CStruct, R>(c: C::Allocated, rust: R) -> *mut C {
-    let object: *mut Object<C, R> = Box::into_raw(Box::new(Object { c, rust }));
+    let born = fork::generation();
+    let object: *mut Object<C, R> = Box::into_raw(Box::new(Object { c, born, rust }));
     object.wrapping_byte_add(C::OFFSET).cast()
 }
 
@@ -100,7 +107,35 @@ fn object<C: CStruct, R>(pointer: *mut C) -> Result<*mut Object<C, R>, Failure> 
 /// # Safety
 /// `pointer` is null or came from [`create`] with the same `R`, and is not released while the
 /// result lives.
+#[inline]
 pub(crate) unsafe fn rust<'a, C: CStruct, R>(pointer: *mut C) -> Result<&'a R, Failure> {
+    let object = object::<C, R>(pointer)?;
+    // SAFETY: the caller's contract: the object is live.
+    if unsafe { (*object).born } != fork::generation() {
+        return Err(inherited(C::NAME));
+    }
+    // SAFETY: the caller's contract: the object is live. Nothing ever makes a `&mut` to its Rust
+    // part while it is, so shared references may coexist.
+    Ok(unsafe { &(*object).rust })
+}
+
+#[cold]
+fn inherited(name: &str) -> Failure {
+    Failure::new(
+        libc::EPERM,
+        format!(
+            "the {name} belongs to the process that forked this one; open the device here, after \
+             the fork"
+        ),
+    )
+}
+
+/// The Rust part of an object that stays valid in a forked child, because nothing in it is shared
+/// with other threads or the network.
+///
+/// # Safety
+/// As for [`rust`].
+pub(crate) unsafe fn inheritable<'a, C: CStruct, R>(pointer: *mut C) -> Result<&'a R, Failure> {
     let object = object::<C, R>(pointer)?;
     // SAFETY: the caller's contract: the object is live. Nothing ever makes a `&mut` to its Rust
     // part while it is, so shared references may coexist.
@@ -117,6 +152,8 @@ pub(crate) fn allocated<C: CStruct>(pointer: *mut C) -> *mut C::Allocated {
 /// # Safety
 /// As for [`rust`], and no reference to the Rust part is left.
 pub(crate) unsafe fn release<C: CStruct, R>(pointer: *mut C) -> Result<R, Failure> {
+    // SAFETY: the caller's contract.
+    unsafe { rust::<C, R>(pointer) }?;
     let object = object::<C, R>(pointer)?;
     // SAFETY: the caller's contract: `create` boxed it with these types, and nobody uses it.
     let boxed = unsafe { Box::from_raw(object) };

@@ -52,4 +52,6 @@ mod versions;
 mod xrcd;
 
 #[cfg(test)]
+mod objects;
+#[cfg(test)]
 mod signatures;

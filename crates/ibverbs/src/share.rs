@@ -55,6 +55,14 @@ pub(crate) struct Handles {
 
 static FAMILIES: Mutex<Vec<Weak<Family>>> = Mutex::new(Vec::new());
 
+/// Access to the families there are.
+pub(crate) type FamiliesGuard = MutexGuard<'static, Vec<Weak<Family>>>;
+
+/// Waits for access to the families there are.
+pub(crate) fn families() -> FamiliesGuard {
+    FAMILIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Family {
     /// A family of one context, and the descriptor that leads to it.
     ///
@@ -73,7 +81,7 @@ impl Family {
             device,
             handles: Mutex::default(),
         });
-        let mut families = FAMILIES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut families = families();
         families.retain(|family| family.strong_count() > 0);
         families.push(Arc::downgrade(&family));
         Ok((family, descriptor))
@@ -83,8 +91,7 @@ impl Family {
     pub(crate) fn find(descriptor: c_int) -> Result<Arc<Self>, Failure> {
         let file = identify(descriptor)
             .map_err(|_| Failure::new(libc::EBADF, format!("cmd_fd {descriptor} is not open")))?;
-        let families = FAMILIES.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = families
+        let found = families()
             .iter()
             .filter_map(Weak::upgrade)
             .find(|family| family.file == file);

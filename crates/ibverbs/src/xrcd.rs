@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use feroce_verbs::{Context, XrcDomain};
 use feroce_verbs_abi as abi;
@@ -20,7 +20,17 @@ pub(crate) unsafe fn state<'a>(xrcd: *mut abi::ibv_xrcd) -> Result<&'a XrcDomain
 }
 
 /// Domains that were opened by file: all who name the same file get the same domain.
-static BY_FILE: Mutex<Vec<((u64, u64), XrcDomain)>> = Mutex::new(Vec::new());
+static BY_FILE: Mutex<ByFile> = Mutex::new(Vec::new());
+
+type ByFile = Vec<((u64, u64), XrcDomain)>;
+
+/// Access to the domains that were opened by file.
+pub(crate) type ByFileGuard = MutexGuard<'static, ByFile>;
+
+/// Waits for access to the domains that were opened by file.
+pub(crate) fn by_file_guard() -> ByFileGuard {
+    BY_FILE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// # Safety
 /// `context` is null or open; `attr` points to attributes.
@@ -59,7 +69,7 @@ fn by_file(context: &Context, fd: c_int, oflags: c_int) -> Result<XrcDomain, Fai
         data.assume_init()
     };
     let file = (data.st_dev, data.st_ino);
-    let mut domains = BY_FILE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut domains = by_file_guard();
     // One reference is the table's own.
     domains.retain(|(_, domain)| domain.is_shared());
     let device = context.device_name();
@@ -94,10 +104,7 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut abi::ibv_xrcd) -> c_int {
         unsafe { state(xrcd) }?;
         // SAFETY: the caller's contract.
         drop(unsafe { handle::release::<_, XrcDomain>(xrcd) }?);
-        BY_FILE
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|(_, domain)| domain.is_shared());
+        by_file_guard().retain(|(_, domain)| domain.is_shared());
         Ok(())
     })
 }

@@ -31,8 +31,8 @@ mod queue;
 pub use completion::{CompletionChannel, CompletionQueue, CqOptions};
 pub use context::{Context, ContextError};
 pub use feroce_engine::{
-    Candidate, DeviceEvent, DeviceEvents, GID_TABLE_LEN, Notify, OpenError, PortInfo,
-    PostListError, QpError, Stamped, candidates, counter, gid_address, gid_bytes,
+    Candidate, DeviceEvent, DeviceEvents, Forking, GID_TABLE_LEN, Notify, OpenError, PortInfo,
+    PostListError, QpError, Stamped, before_fork, candidates, counter, gid_address, gid_bytes,
     hardware_counter_names, port_counter_names, report_statistics,
 };
 pub use feroce_mem::{
