@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feroce_proto::{CqId, SrqId};
-use feroce_verbs::{Context, Qpn};
+use feroce_verbs::{Context, Limits, Qpn};
 use feroce_verbs_abi as abi;
 
 use crate::guard::Failure;
@@ -67,6 +67,27 @@ pub(crate) unsafe fn state<'a>(
 ) -> Result<&'a ContextState, Failure> {
     // SAFETY: the caller's contract.
     unsafe { handle::rust(context) }
+}
+
+/// What never changes of a context: a forked child may look at that of its parent, too.
+///
+/// # Safety
+/// `context` is null or an open context, here or in the process that forked this one.
+pub(crate) unsafe fn description(context: *mut abi::ibv_context) -> Result<Description, Failure> {
+    // SAFETY: the caller's contract. Neither number is behind a lock.
+    let state = unsafe { handle::inheritable::<_, ContextState>(context) }?;
+    Ok(Description {
+        guid: state.context.guid(),
+        limits: state.context.limits(),
+    })
+}
+
+/// See [`description`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Description {
+    /// As it stands in memory, most significant byte first.
+    pub(crate) guid: [u8; 8],
+    pub(crate) limits: &'static Limits,
 }
 
 /// The C part of a context on `device`. `async_fd` becomes readable when an event waits; `cmd_fd`

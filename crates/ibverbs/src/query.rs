@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use feroce_verbs::{Context, GID_TABLE_LEN};
 use feroce_verbs_abi as abi;
 
+use crate::context::Description;
 use crate::convert::address::PORT;
 use crate::guard::{self, Failure};
 use crate::{context, convert};
@@ -100,10 +101,10 @@ pub(crate) unsafe extern "C" fn feroce_query_gid_type(
 }
 
 /// The basic attributes of a device.
-fn device_attr(context: &Context) -> abi::ibv_device_attr {
-    let limits = context.limits();
+fn device_attr(description: &Description) -> abi::ibv_device_attr {
+    let limits = description.limits;
     let int = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
-    let guid = u64::from_ne_bytes(context.guid());
+    let guid = u64::from_ne_bytes(description.guid);
     let atomics = c_int::from(limits.max_rd_atomic);
     let mut attr = abi::ibv_device_attr {
         node_guid: guid,
@@ -197,8 +198,8 @@ pub(crate) unsafe extern "C" fn ibv_query_device(
     guard::status("ibv_query_device", || {
         // SAFETY: the caller's contract.
         unsafe {
-            let state = context::state(context)?;
-            guard::not_null(device_attr, "device_attr")?.write(self::device_attr(&state.context));
+            let description = context::description(context)?;
+            guard::not_null(device_attr, "device_attr")?.write(self::device_attr(&description));
         }
         Ok(())
     })
@@ -218,10 +219,10 @@ pub(crate) unsafe extern "C" fn query_device_ex(
             return Err(Failure::invalid("comp_mask: no input is defined"));
         }
         // SAFETY: the caller's contract.
-        let state = unsafe { context::state(context) }?;
-        let limits = state.context.limits();
+        let description = unsafe { context::description(context) }?;
+        let limits = description.limits;
         let mut answer = abi::ibv_device_attr_ex {
-            orig_attr: device_attr(&state.context),
+            orig_attr: device_attr(&description),
             completion_timestamp_mask: u64::MAX,
             hca_core_clock: CLOCK_KHZ,
             device_cap_flags_ex: u64::from(CAPABILITIES) | CAPABILITIES_EX,
