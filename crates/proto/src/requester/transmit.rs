@@ -9,7 +9,8 @@ use crate::qp::{Context, Qp, Step, inbound};
 use crate::timers::Timer;
 use crate::window::WindowId;
 use crate::{
-    CompletionStatus, Data, Host, Payload, QpState, QpType, SendOperation, Sge, TransmitError,
+    CompletionStatus, Data, Host, Payload, QpState, QpType, Remote, SendOperation, Sge,
+    TransmitError,
 };
 use arrayvec::ArrayVec;
 use feroce_wire::header::Bth;
@@ -379,13 +380,22 @@ impl Qp {
             return;
         }
         requester.outstanding += u32::from(uses_resource);
+        self.charge(cx, cut, ack_request);
+        if self.requester.ack_deadline.is_none() {
+            self.restart_ack_timer(cx);
+        }
+    }
+
+    /// The bytes of a packet that has left are in flight.
+    fn charge<H: Host>(&mut self, cx: &mut Context<'_, H>, cut: &Cut, ack_request: bool) {
+        let requester = &mut self.requester;
         let hold = cx.shared.config.window_hold;
         if !hold.is_zero() && requester.charged + requester.charged_inbound == 0 {
             requester.heard_at = cx.now;
             let at = cx.now + hold;
             cx.shared.timers.arm(self.index, Timer::Hold, at);
         }
-        if asked {
+        if cut.window == Some(inbound()) {
             requester.charged_inbound += cut.charge;
         } else {
             requester.charged += cut.charge;
@@ -396,9 +406,6 @@ impl Qp {
         }
         if let Some(window) = cut.window {
             cx.shared.windows.charge(window, cut.charge);
-        }
-        if self.requester.ack_deadline.is_none() {
-            self.restart_ack_timer(cx);
         }
     }
 
@@ -446,7 +453,7 @@ impl Qp {
 /// The opcode and extension headers of a packet.
 fn describe(service: Service, wqe: &Wqe, cut: &Cut, position: Position) -> (Opcode, Extensions) {
     let mut e = Extensions::default();
-    let reth = |remote: crate::Remote, from: u32, length: u32| {
+    let reth = |remote: Remote, from: u32, length: u32| {
         Some(Reth {
             virtual_address: remote.address.wrapping_add(u64::from(from)),
             rkey: remote.rkey,
@@ -486,21 +493,11 @@ fn describe(service: Service, wqe: &Wqe, cut: &Cut, position: Position) -> (Opco
             compare,
             swap,
         } => {
-            e.atomic = Some(AtomicOperands {
-                virtual_address: remote.address,
-                rkey: remote.rkey,
-                swap_or_add: swap,
-                compare,
-            });
+            e.atomic = operands(remote, swap, compare);
             Operation::CompareSwap
         }
         SendOperation::FetchAdd { remote, add } => {
-            e.atomic = Some(AtomicOperands {
-                virtual_address: remote.address,
-                rkey: remote.rkey,
-                swap_or_add: add,
-                compare: 0,
-            });
+            e.atomic = operands(remote, add, 0);
             Operation::FetchAdd
         }
         SendOperation::AtomicWrite(remote) => {
@@ -523,6 +520,15 @@ fn describe(service: Service, wqe: &Wqe, cut: &Cut, position: Position) -> (Opco
     let opcode = Opcode::new(service, operation, position, immediate, invalidate);
     // `is_supported` has kept out what the service lacks.
     (opcode.unwrap_or(Opcode(0)), e)
+}
+
+const fn operands(remote: Remote, swap_or_add: u64, compare: u64) -> Option<AtomicOperands> {
+    Some(AtomicOperands {
+        virtual_address: remote.address,
+        rkey: remote.rkey,
+        swap_or_add,
+        compare,
+    })
 }
 
 /// The pieces of a scatter/gather list that hold bytes `offset..offset + length`.

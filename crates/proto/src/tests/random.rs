@@ -320,6 +320,30 @@ impl Scenario {
         (request.pieces(&pieces), Expect::Nothing)
     }
 
+    /// A bind of a new window or an invalidate of a key made for it.
+    fn local_operation(&mut self, wr_id: u64, end: usize) -> (Wr, Expect) {
+        let number = wr_id as u32;
+        let operation = if self.random.chance(1, 2) {
+            self.local[end].0 += 1;
+            SendOperation::Bind(BindRequest {
+                window: 0x8000 + number,
+                region: KEY,
+                address: BASE,
+                length: 100,
+                access: 0,
+                type_2: true,
+            })
+        } else {
+            let key = 0x9000 + number;
+            let ends = [&mut self.pair.a.host, &mut self.pair.b.host];
+            let keys = &mut ends.into_iter().nth(end).unwrap().keys;
+            keys.insert(key, keys[&KEY]);
+            self.local[end].1 += 1;
+            SendOperation::LocalInvalidate(key)
+        };
+        (Wr::new(wr_id, operation), Expect::Nothing)
+    }
+
     fn special(&mut self, wr_id: u64, end: usize) -> (Wr, Expect) {
         let at = self.slot(end);
         let remote = Remote {
@@ -327,31 +351,8 @@ impl Scenario {
             rkey: KEY,
         };
         match self.random.below(6) {
-            4 => {
-                let bind = BindRequest {
-                    window: 0x8000 + wr_id as u32,
-                    region: KEY,
-                    address: BASE,
-                    length: 100,
-                    access: 0,
-                    type_2: true,
-                };
-                self.local[end].0 += 1;
-                (Wr::new(wr_id, SendOperation::Bind(bind)), Expect::Nothing)
-            }
-            5 => {
-                let key = 0x9000 + wr_id as u32;
-                let host = if end == 0 {
-                    &mut self.pair.a.host
-                } else {
-                    &mut self.pair.b.host
-                };
-                host.keys.insert(key, host.keys[&KEY]);
-                self.local[end].1 += 1;
-                let operation = SendOperation::LocalInvalidate(key);
-                (Wr::new(wr_id, operation), Expect::Nothing)
-            }
-            0 => {
+            0 | 1 => self.local_operation(wr_id, end),
+            2 => {
                 let target = self.slot(1 - end);
                 let from = self.source(8);
                 let operation = SendOperation::AtomicWrite(Remote {
@@ -365,7 +366,7 @@ impl Scenario {
                 };
                 (Wr::new(wr_id, operation).at(from, 8), expect)
             }
-            1 => {
+            3 => {
                 let flush = SendOperation::Flush {
                     remote,
                     length: 100,
@@ -378,7 +379,7 @@ impl Scenario {
                 let value = self.counter[end];
                 let add = self.random.below(1000);
                 self.counter[end] += add;
-                let operation = if kind == 2 {
+                let operation = if kind == 4 {
                     SendOperation::FetchAdd { remote, add }
                 } else {
                     SendOperation::CompareSwap {
