@@ -7,7 +7,9 @@ use crate::counter;
 use crate::sys::{self, number};
 
 macro_rules! interpose_reads {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*), at: $offset:expr, absent: $absent:expr;)*) => {
+    ($(
+        fn $name:ident($($argument:ident: $kind:ty),*), at: $offset:expr, absent: $absent:expr;
+    )*) => {
         mod next {
             #![allow(non_upper_case_globals, reason = "one for each C name, under that name")]
             $(pub(super) static $name: crate::next::Next =
