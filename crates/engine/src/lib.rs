@@ -17,6 +17,7 @@ mod device;
 mod discover;
 mod events;
 mod fork;
+mod host;
 mod ids;
 mod listeners;
 mod queues;

@@ -1,7 +1,8 @@
 //! The verbs of queue pairs and shared receive queues on a device.
 
-use crate::core::{Core, Effects};
+use crate::core::Core;
 use crate::device::{Device, DeviceEvents};
+use crate::host::Effects;
 use crate::listeners::concerns_qp;
 use crate::{clock, ids};
 use feroce_proto::{

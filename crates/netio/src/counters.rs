@@ -50,12 +50,22 @@ pub struct Counters {
     pub unsegmented: u64,
     /// Sockets opened for a single remote flow.
     pub flows_opened: u64,
+    /// Marks put behind what was sent to processes of this host, to learn when it was taken.
+    pub marks_out: u64,
+    /// Answers to marks of other processes of this host.
+    pub answers_out: u64,
+    /// Answers to our marks that made room.
+    pub answers_in: u64,
+    /// Times that sending to a process of this host had to wait for room in its socket.
+    pub room_waits: u64,
+    /// Times that a process of this host was not waited for any longer.
+    pub room_resets: u64,
 }
 
 impl Counters {
     /// Name and value of every count, for reports.
     #[must_use]
-    pub const fn fields(&self) -> [(&'static str, u64); 23] {
+    pub const fn fields(&self) -> [(&'static str, u64); 28] {
         [
             ("datagrams_in", self.datagrams_in),
             ("bytes_in", self.bytes_in),
@@ -80,6 +90,11 @@ impl Counters {
             ("queries", self.queries),
             ("unsegmented", self.unsegmented),
             ("flows_opened", self.flows_opened),
+            ("marks_out", self.marks_out),
+            ("answers_out", self.answers_out),
+            ("answers_in", self.answers_in),
+            ("room_waits", self.room_waits),
+            ("room_resets", self.room_resets),
         ]
     }
 }

@@ -11,10 +11,13 @@
 //! Not here: what the bytes mean, retransmission, pacing, any thread. One caller at a time drives
 //! a [`Net`], and nothing in it blocks.
 
+mod backpressure;
 mod flows;
 mod impair;
+mod mark;
 mod peers;
 mod receive;
+mod room;
 mod send;
 mod sockets;
 
@@ -39,6 +42,7 @@ use crate::sys;
 use impair::Impaired;
 use peers::Peers;
 use receive::Reception;
+use room::{Room, Senders};
 use sockets::{NO_ADDRESS, Role, Setup, Socket};
 
 /// The UDP port of RoCEv2.
@@ -47,10 +51,6 @@ pub const UDP_PORT: u16 = 4791;
 /// Source ports per address for traffic to other hosts: enough to spread flows over the links of
 /// a fabric, few enough not to use up descriptors.
 pub const ENTROPY_PORTS: usize = 8;
-
-/// Receive buffer asked for, in bytes: half a millisecond of 100 Gb/s is 6 MiB. The kernel takes
-/// no more than `rmem_max` (212,992 or 4 MiB by default), and memory only while it is in use.
-const RECEIVE_BUFFER: i32 = 16 << 20;
 
 /// Send buffer asked for, in bytes: some dozens of full batches.
 const SEND_BUFFER: i32 = 4 << 20;
@@ -69,6 +69,9 @@ pub struct NetConfig {
     pub udp_port: u16,
     /// Most sockets for single remote flows; 0 for none.
     pub flows_max: usize,
+    /// Receive buffer to ask for, in bytes, to imitate a host with a lower `rmem_max`; the kernel
+    /// doubles it. `None`: as much as there is use for.
+    pub receive_buffer: Option<u32>,
     /// Impairs what is received (not what other processes hand on: they did it already).
     pub impairment: Option<Impairment>,
 }
@@ -80,6 +83,7 @@ impl Default for NetConfig {
             addresses: Vec::new(),
             udp_port: UDP_PORT,
             flows_max: FLOWS_MAX,
+            receive_buffer: None,
             impairment: None,
         }
     }
@@ -99,6 +103,7 @@ pub struct Net {
     flow_opened_ms: u64,
     slots: Vec<Arc<Slot>>,
     peers: Peers,
+    senders: Senders,
     /// Destinations for which the kernel does not cut batches.
     unsegmented: FxHashSet<IpAddr>,
     /// Whether IPv6 flow labels may be set.
@@ -118,6 +123,8 @@ struct Local {
     private_port: u16,
     /// Receive buffer of the private socket, in the kernel's accounting.
     buffer: u32,
+    /// What this device itself may send there.
+    room: Room,
     /// More sockets to send from, made when first wanted; `None` inside if that failed.
     spread: [OnceLock<Option<(OwnedFd, u16)>>; ENTROPY_PORTS - 1],
 }
@@ -141,7 +148,7 @@ impl Net {
         let setup = Setup {
             interface: config.interface,
             port: config.udp_port,
-            receive_buffer: RECEIVE_BUFFER,
+            receive_buffer: config.receive_buffer,
             send_buffer: SEND_BUFFER,
         };
         let mut net = Self {
@@ -155,6 +162,7 @@ impl Net {
             flow_opened_ms: 0,
             slots: Vec::new(),
             peers: Peers::default(),
+            senders: Senders::default(),
             unsegmented: FxHashSet::default(),
             labels: true,
             reception: Reception::new(),
@@ -228,6 +236,7 @@ impl Net {
             private,
             private_port,
             buffer,
+            room: Room::new(buffer),
             spread: [const { OnceLock::new() }; ENTROPY_PORTS - 1],
         });
         self.reception.prefer(private);

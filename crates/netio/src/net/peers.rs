@@ -4,9 +4,11 @@
 //! cached port can be wrong (its owner died, another process took the slot), so every entry is
 //! asked for again while in use; until an answer comes the shared port is right, only slower.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::room::Room;
 
 /// How long a cached port is used without asking again. A stale one costs at most this much, and
 /// a connection set up anew asks at once ([`Peers::forget`]).
@@ -28,13 +30,16 @@ pub(super) struct Peers {
     entries: FxHashMap<(IpAddr, u16), Entry>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Entry {
-    asked_ms: u64,
+    /// `None`: to be asked with the next datagram.
+    asked_ms: Option<u64>,
     first_asked_ms: u64,
     /// The question was refused: nobody holds the slot.
     absent: bool,
     known: Option<Known>,
+    /// The port that was last known, and the room behind it.
+    room: (u16, Room),
 }
 
 /// What a peer answered.
@@ -84,25 +89,13 @@ impl Peers {
         if self.entries.len() >= ENTRIES_MAX {
             self.entries.clear();
         }
-        let mut ask = false;
-        let entry = self.entries.entry((address, slot)).or_insert_with(|| {
-            ask = true;
-            Entry {
-                asked_ms: now_ms,
-                first_asked_ms: now_ms,
-                absent: false,
-                known: None,
-            }
-        });
+        let entry = self.entries.entry((address, slot)).or_default();
         let patience = if entry.known.is_some() {
             FRESH_MS
         } else {
             REPEAT_MS
         };
-        if now_ms.saturating_sub(entry.asked_ms) >= patience {
-            entry.asked_ms = now_ms;
-            ask = true;
-        }
+        let ask = entry.is_due(patience, now_ms);
         Lookup {
             port: entry.known.map(|known| known.port),
             ask,
@@ -119,8 +112,27 @@ impl Peers {
         self.entries.get(&(address, slot)).is_some_and(|entry| {
             entry.known.is_some()
                 || entry.absent
-                || now_ms.saturating_sub(entry.first_asked_ms) >= WORTHWHILE_MS
+                || entry.asked_ms.is_some()
+                    && now_ms.saturating_sub(entry.first_asked_ms) >= WORTHWHILE_MS
         })
+    }
+
+    /// Whether to ask now whether this silent peer is alive; that it is asked is noted here.
+    pub(super) fn suspect(&mut self, address: IpAddr, slot: u16, now_ms: u64) -> bool {
+        let entry = self.entries.get_mut(&(address, slot));
+        entry.is_some_and(|entry| entry.is_due(REPEAT_MS, now_ms))
+    }
+
+    /// The room in the socket of a peer whose port is known.
+    pub(super) fn room(&mut self, address: IpAddr, slot: u16) -> Option<&mut Room> {
+        let entry = self.entries.get_mut(&(address, slot))?;
+        entry.known.map(|_| &mut entry.room.1)
+    }
+
+    /// The room in the socket with this address and port, if that is the peer's.
+    pub(super) fn room_behind(&mut self, from: SocketAddr, slot: u16) -> Option<&mut Room> {
+        let entry = self.entries.get_mut(&(from.ip(), slot))?;
+        (entry.room.0 == from.port()).then_some(&mut entry.room.1)
     }
 
     /// An answer came. One that was not asked for is not kept; `None` says the address is not
@@ -129,6 +141,12 @@ impl Peers {
         if let Some(entry) = self.entries.get_mut(&(address, slot)) {
             entry.known = known;
             entry.absent = known.is_none();
+            // The same socket as before still holds what it was sent.
+            if let Some(Known { port, buffer }) = known
+                && entry.room.0 != port
+            {
+                entry.room = (port, Room::new(buffer));
+            }
         }
     }
 
@@ -137,9 +155,28 @@ impl Peers {
         self.answered(address, slot, None);
     }
 
-    /// Forgets a peer, so that the next datagram asks.
+    /// Forgets the port of a peer, so that the next datagram asks.
     pub(super) fn forget(&mut self, address: IpAddr, slot: u16) {
-        self.entries.remove(&(address, slot));
+        if let Some(entry) = self.entries.get_mut(&(address, slot)) {
+            let room = std::mem::take(&mut entry.room);
+            *entry = Entry {
+                room,
+                ..Entry::default()
+            };
+        }
+    }
+}
+
+impl Entry {
+    /// Whether to ask (again) now; if so, that is noted.
+    fn is_due(&mut self, patience_ms: u64, now_ms: u64) -> bool {
+        match self.asked_ms {
+            None => self.first_asked_ms = now_ms,
+            Some(asked_ms) if now_ms.saturating_sub(asked_ms) < patience_ms => return false,
+            Some(_) => {}
+        }
+        self.asked_ms = Some(now_ms);
+        true
     }
 }
 

@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 
 use super::Net;
 use super::impair::Held;
+use super::mark::Control;
 use super::peers::{Known, Peers};
 use super::sockets::{Role, Socket};
 use crate::counters::Counters;
@@ -41,6 +42,10 @@ const GROWTH_BYTES: usize = 64 << 10;
 
 /// Longest datagram, or batch joined by the kernel.
 const MESSAGE_BYTES: usize = 65_535;
+
+/// Batches in a row that may hold nothing but marks and answers before a call ends without a
+/// datagram.
+const CONTROL_BATCHES: usize = 4;
 
 /// Messages of a slot taken by one system call.
 const SLOT_BATCH: usize = 2;
@@ -98,6 +103,8 @@ pub(super) struct Reception {
     /// Messages to ask for at once.
     batch: usize,
     strays: Vec<Stray>,
+    /// Marks and answers of the last batch, and where they came from.
+    pub(super) controls: Vec<(SocketAddr, Control)>,
 }
 
 /// Consecutive datagrams of one received message that belong to another process.
@@ -122,6 +129,7 @@ impl Reception {
             busy_bytes: 0,
             batch: 1,
             strays: Vec::new(),
+            controls: Vec::with_capacity(BATCH),
         }
     }
 
@@ -274,6 +282,26 @@ impl Net {
         role: Role,
         sink: &mut impl FnMut(Datagram<'_>) -> V,
     ) -> Yield {
+        for _ in 0..CONTROL_BATCHES {
+            let got = self.receive_batch(token, role, sink);
+            if self.reception.controls.is_empty() {
+                return got;
+            }
+            self.take_controls(token);
+            // Behind what only concerns us there may be something for the caller.
+            if got.bytes > 0 {
+                return got;
+            }
+        }
+        Yield::default()
+    }
+
+    fn receive_batch<V: Into<Verdict>>(
+        &mut self,
+        token: usize,
+        role: Role,
+        sink: &mut impl FnMut(Datagram<'_>) -> V,
+    ) -> Yield {
         let Self {
             reception,
             sockets,
@@ -297,6 +325,12 @@ impl Net {
             let Some((mut datagram, segment_len)) = whole else {
                 continue;
             };
+            if role == Role::Private
+                && let Some(control) = Control::parse(datagram.bytes)
+            {
+                reception.controls.push((datagram.source, control));
+                continue;
+            }
             datagram.destination_port = setup.port;
             let whole = datagram.bytes;
             total.bytes += whole.len();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use feroce_mem::Fragment;
 
 use super::peers::Known;
+use super::room::{cost_of_batch, cost_of_singles};
 use super::{ENTROPY_PORTS, Local, Net};
 use crate::slot::SlotSendError;
 use crate::slot::message::Query;
@@ -86,6 +87,17 @@ impl SendError {
     }
 }
 
+/// Who owns the queue pair a datagram is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// A process of another host, or nobody known.
+    Elsewhere,
+    /// This very device.
+    Own,
+    /// The process of this host with that slot.
+    Slot(u16),
+}
+
 /// The socket and port a destination means at this moment.
 struct Path<'a> {
     fd: BorrowedFd<'a>,
@@ -101,6 +113,8 @@ impl Net {
     /// A destination for which the kernel does not cut batches gets this batch in single
     /// datagrams, all with identification 0, and [`Self::segments_max`] says 1 from then on.
     ///
+    /// Nothing is held back here: see [`Self::room`].
+    ///
     /// # Errors
     /// Then nothing was sent. Datagrams the firewall drops count as sent, as on any network.
     pub fn send(
@@ -111,15 +125,21 @@ impl Net {
         segments: usize,
     ) -> Result<(), SendError> {
         let total = check_shape(fragments, segment_len, segments)?;
-        let port = self.destination_port(to);
+        let peer = self.peer(to);
+        let port = self.destination_port(to, peer);
         // Bounded by BYTES_MAX, which fits.
         let cut = (segments > 1).then_some(segment_len as u16);
         if cut.is_some() && self.unsegmented.contains(&to.destination) {
-            return self.send_one_by_one(to, port, fragments, segment_len);
+            return self.send_one_by_one(to, peer, port, fragments, segment_len);
         }
         let Err(error) = self.transmit(to, port, fragments, cut)? else {
             self.counters.batches_out += u64::from(cut.is_some());
             self.count_sent(segments, total);
+            let cost = match cut {
+                Some(_) => cost_of_batch(total),
+                None => cost_of_singles(1, total),
+            };
+            self.charge(to, peer, cost);
             return Ok(());
         };
         match error.raw_os_error() {
@@ -130,7 +150,7 @@ impl Net {
             // What kernels answer that cannot cut for this device or route. Some also say EINVAL
             // for a segment beyond the MTU, which sending it alone tells apart.
             Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP) if cut.is_some() => {
-                self.send_one_by_one(to, port, fragments, segment_len)
+                self.send_one_by_one(to, peer, port, fragments, segment_len)
             }
             _ => Err(self.refused(&error)),
         }
@@ -168,13 +188,11 @@ impl Net {
     /// The first call for a peer asks it; an answer takes some microseconds from a peer that is
     /// polling, and is not waited for longer than 20 ms.
     pub fn peer_ready(&mut self, to: &Destination) -> bool {
-        let Some(slot) = self.same_host_slot(to) else {
+        let peer = self.peer(to);
+        let Peer::Slot(slot) = peer else {
             return true;
         };
-        if self.own_port(to.destination, slot).is_some() {
-            return true;
-        }
-        self.destination_port(to);
+        self.destination_port(to, peer);
         let now_ms = sys::monotonic_coarse_ms();
         self.peers.is_settled(to.destination, slot, now_ms)
     }
@@ -182,9 +200,10 @@ impl Net {
     /// Forgets the private port of a same-host peer and asks for it: to be called when a
     /// connection to it is set up, because the slot may have changed hands since the last one.
     pub fn refresh_peer(&mut self, to: &Destination) {
-        if let Some(slot) = self.same_host_slot(to) {
+        let peer = self.peer(to);
+        if let Peer::Slot(slot) = peer {
             self.peers.forget(to.destination, slot);
-            self.destination_port(to);
+            self.destination_port(to, peer);
         }
     }
 
@@ -192,33 +211,35 @@ impl Net {
     /// has told.
     #[must_use]
     pub fn peer_buffer(&self, destination: IpAddr, slot: u16) -> Option<usize> {
-        if self.slots.iter().any(|own| own.number() == slot) {
+        if self.is_own(destination, slot) {
             return self.local(destination).map(|local| local.buffer as usize);
         }
         let Known { buffer, .. } = self.peers.known(destination, slot)?;
         Some(buffer as usize)
     }
 
-    /// The slot to ask, for a destination on this host.
-    fn same_host_slot(&self, to: &Destination) -> Option<u16> {
-        to.slot.filter(|_| self.peers.is_host(to.destination))
+    pub(super) fn peer(&self, to: &Destination) -> Peer {
+        match to.slot {
+            Some(slot) if self.is_own(to.destination, slot) => Peer::Own,
+            Some(slot) if self.peers.is_host(to.destination) => Peer::Slot(slot),
+            _ => Peer::Elsewhere,
+        }
     }
 
-    /// Our own private port, when a datagram goes to this very device.
-    fn own_port(&self, destination: IpAddr, slot: u16) -> Option<u16> {
-        let own = self.slots.iter().any(|own| own.number() == slot);
-        let local = self.local(destination).filter(|_| own)?;
-        Some(local.private_port)
+    fn is_own(&self, destination: IpAddr, slot: u16) -> bool {
+        self.slots.iter().any(|own| own.number() == slot) && self.local(destination).is_some()
     }
 
     /// The UDP port to send to; asks for it where that is due.
-    fn destination_port(&mut self, to: &Destination) -> u16 {
-        let Some(slot) = self.same_host_slot(to) else {
-            return self.setup.port;
+    pub(super) fn destination_port(&mut self, to: &Destination, peer: Peer) -> u16 {
+        let slot = match peer {
+            Peer::Elsewhere => return self.setup.port,
+            Peer::Own => {
+                let local = self.local(to.destination);
+                return local.map_or(self.setup.port, |local| local.private_port);
+            }
+            Peer::Slot(slot) => slot,
         };
-        if let Some(port) = self.own_port(to.destination, slot) {
-            return port;
-        }
         let now_ms = sys::monotonic_coarse_ms();
         let lookup = self.peers.look_up(to.destination, slot, now_ms);
         if lookup.ask {
@@ -230,7 +251,7 @@ impl Net {
         lookup.port.unwrap_or(self.setup.port)
     }
 
-    fn ask(&mut self, address: IpAddr, slot: u16) {
+    pub(super) fn ask(&mut self, address: IpAddr, slot: u16) {
         let query = Query {
             address,
             port: self.setup.port,
@@ -329,6 +350,7 @@ impl Net {
     fn send_one_by_one(
         &mut self,
         to: &Destination,
+        peer: Peer,
         port: u16,
         fragments: &[Fragment<'_>],
         segment_len: usize,
@@ -354,6 +376,7 @@ impl Net {
         self.counters.send_calls += calls;
         self.counters.denied += denied;
         self.count_sent(sent, bytes);
+        self.charge(to, peer, cost_of_singles(sent, bytes));
         if let Some(error) = failure {
             if sent == 0 && denied == 0 {
                 return Err(self.refused(&error));
