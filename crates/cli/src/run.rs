@@ -113,7 +113,11 @@ fn prepare(arguments: &Arguments, command: &mut Command) -> Result<Option<RunFol
     command.env("LD_PRELOAD", libraries.preload(env::var_os("LD_PRELOAD")));
     set_options(arguments, command)?;
     let devices = Listing::take()?.select(&arguments.device)?;
-    let view = make_view(&bases(), &devices);
+    let nodes: &[&str] = match libraries.have_connection_manager() {
+        true => &[view::CONNECTION_MANAGER],
+        false => &[],
+    };
+    let view = make_view(&bases(), &devices, nodes);
     match view {
         Ok(folder) => {
             command.env("FEROCE_VIEW", folder.path());
@@ -166,9 +170,14 @@ fn bases() -> Vec<PathBuf> {
         .collect()
 }
 
-fn make_view(bases: &[PathBuf], devices: &[DeviceView]) -> Result<RunFolder, String> {
+fn make_view(
+    bases: &[PathBuf],
+    devices: &[DeviceView],
+    nodes: &[&str],
+) -> Result<RunFolder, String> {
     let folder = RunFolder::create(bases)?;
-    let made = view::write(folder.path(), devices, processors()).and_then(|()| folder.hand_over());
+    let made =
+        view::write(folder.path(), devices, nodes, processors()).and_then(|()| folder.hand_over());
     match made {
         Ok(heirloom) => {
             heirloom.keep();
@@ -207,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_view_that_cannot_be_made_says_where_it_was_tried() {
-        let error = make_view(&["/nonexistent".into()], &[]).unwrap_err();
+        let error = make_view(&["/nonexistent".into()], &[], &[]).unwrap_err();
         assert!(error.starts_with("/nonexistent: "), "{error}");
     }
 

@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail};
 
 /// The verbs library, found by programs under this name.
 const VERBS: &str = "libibverbs.so.1";
+/// The connection manager's library, if there is one.
+const CONNECTION_MANAGER: &str = "librdmacm.so.1";
 /// The preloaded library of file calls.
 const SHIM: &str = "libferoce_shim.so";
 /// Names the folder outright.
@@ -56,6 +58,11 @@ impl Libraries {
             );
         }
         Ok(Self { folder })
+    }
+
+    /// Whether programs connect by our library and not by the system's.
+    pub(crate) fn have_connection_manager(&self) -> bool {
+        self.folder.join(CONNECTION_MANAGER).is_file()
     }
 
     /// `LD_LIBRARY_PATH` with the folder first.

@@ -54,19 +54,27 @@ pub(crate) struct GidView {
 const ABI_VERSION: &str = "6";
 /// The node that every device node stands for: readable, writable, harmless.
 const NODE: &str = "/dev/null";
-/// Nodes that belong to no device.
-const COMMON_NODES: [&str; 1] = ["rdma_cm"];
+/// The node of the connection manager, which belongs to no device. librdmacm takes one that is
+/// there for a kernel's, and would wait for its answers for ever: it stands only beside a library
+/// of ours.
+pub(crate) const CONNECTION_MANAGER: &str = "rdma_cm";
 
-/// Writes the view of `devices` below `root`, which exists and is empty. The nodes are numbered in
+/// Writes the view of `devices` below `root`, which exists and is empty, and of nodes that belong
+/// to no device. Those of devices are numbered in
 /// the order of `devices`, which is the order in which the verbs library lists them to the program.
 ///
 /// # Errors
 /// Of the file system, with the file's name.
-pub(crate) fn write(root: &Path, devices: &[DeviceView], cpus: usize) -> io::Result<()> {
+pub(crate) fn write(
+    root: &Path,
+    devices: &[DeviceView],
+    common_nodes: &[&str],
+    cpus: usize,
+) -> io::Result<()> {
     let tree = Tree { root };
     tree.folder("sys/class/infiniband")?;
     tree.file("sys/class/infiniband_verbs/abi_version", ABI_VERSION)?;
-    for node in COMMON_NODES {
+    for node in common_nodes {
         tree.link(&format!("dev/infiniband/{node}"), NODE)?;
     }
     for (index, device) in devices.iter().enumerate() {
@@ -256,7 +264,7 @@ pub(crate) mod tests {
 
     fn view(devices: &[DeviceView]) -> TestFolder {
         let folder = TestFolder::new();
-        write(folder.path(), devices, 4).unwrap();
+        write(folder.path(), devices, &[CONNECTION_MANAGER], 4).unwrap();
         folder
     }
 
