@@ -4,7 +4,8 @@
 //! parent sees them. Nothing needs to be prepared, and programs are told so.
 //!
 //! What does matter here is the child. It has a copy of the device, but not of the threads that
-//! work on it, and would wait for them for ever. So the objects of the parent are dead in the child:
+//! work on it, and would wait for them for ever. So the objects of the parent are dead in the
+//! child:
 //! every entry point refuses them with EPERM. The child may open devices of its own.
 
 use std::cell::RefCell;

@@ -20,6 +20,7 @@ mod receive;
 mod room;
 mod send;
 mod sockets;
+mod strays;
 
 pub use receive::{Datagram, Verdict};
 pub use send::{Destination, SEGMENTS_MAX, SendError};

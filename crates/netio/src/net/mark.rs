@@ -55,8 +55,17 @@ impl Control {
         if *magic != MAGIC {
             return None;
         }
-        let &[kind, _, slot_low, slot_high, senders_low, senders_high, _, _, ref position @ ..] =
-            rest.first_chunk::<16>()?;
+        let &[
+            kind,
+            _,
+            slot_low,
+            slot_high,
+            senders_low,
+            senders_high,
+            _,
+            _,
+            ref position @ ..,
+        ] = rest.first_chunk::<16>()?;
         let mark = Mark {
             slot: u16::from_le_bytes([slot_low, slot_high]),
             position: u64::from_le_bytes(*position),

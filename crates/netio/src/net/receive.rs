@@ -6,7 +6,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
 use std::os::fd::AsFd;
 
 use super::Net;
@@ -14,9 +13,10 @@ use super::impair::Held;
 use super::mark::Control;
 use super::peers::{Known, Peers};
 use super::sockets::{Role, Socket};
+use super::strays::{Stray, add_stray};
 use crate::counters::Counters;
 use crate::slot::message::{self, Answer, Incoming, Query, Run};
-use crate::slot::{self, Slot, SlotMessage};
+use crate::slot::{self, SlotMessage};
 use crate::sys::{self, Message, ReceiveBuffers};
 
 /// After this many fruitless rounds on the usual socket all are looked at. An empty receive and a
@@ -41,7 +41,7 @@ const CALL_BYTES: usize = 256 << 10;
 const GROWTH_BYTES: usize = 64 << 10;
 
 /// Longest datagram, or batch joined by the kernel.
-const MESSAGE_BYTES: usize = 65_535;
+pub(super) const MESSAGE_BYTES: usize = 65_535;
 
 /// Batches in a row that may hold nothing but marks and answers before a call ends without a
 /// datagram.
@@ -93,7 +93,7 @@ impl From<()> for Verdict {
 
 /// What receiving needs between calls.
 pub(super) struct Reception {
-    buffers: ReceiveBuffers,
+    pub(super) buffers: ReceiveBuffers,
     slot_buffers: ReceiveBuffers,
     /// Token of the socket that last had something.
     usual: usize,
@@ -102,16 +102,9 @@ pub(super) struct Reception {
     busy_bytes: usize,
     /// Messages to ask for at once.
     batch: usize,
-    strays: Vec<Stray>,
+    pub(super) strays: Vec<Stray>,
     /// Marks and answers of the last batch, and where they came from.
     pub(super) controls: Vec<(SocketAddr, Control)>,
-}
-
-/// Consecutive datagrams of one received message that belong to another process.
-struct Stray {
-    slot: u16,
-    message: usize,
-    range: Range<usize>,
 }
 
 impl Reception {
@@ -174,7 +167,7 @@ impl Reception {
 
 /// Datagrams and bytes one step yielded.
 #[derive(Clone, Copy, Default)]
-struct Yield {
+pub(super) struct Yield {
     datagrams: usize,
     bytes: usize,
 }
@@ -236,29 +229,12 @@ impl Net {
         Ok(total.datagrams)
     }
 
-    /// Hands datagrams to the owner of another slot. What it cannot take is dropped and counted.
-    pub fn forward(&mut self, slot: u16, datagrams: &[Datagram<'_>]) {
-        let mut runs: Vec<Run<'_>> = Vec::with_capacity(datagrams.len());
-        runs.extend(datagrams.iter().map(|datagram| Run {
-            source: datagram.source,
-            destination: datagram.destination,
-            destination_port: datagram.destination_port,
-            tclass: datagram.traffic_class,
-            hop_limit: datagram.hop_limit,
-            segment_len: datagram.bytes.len().max(1),
-            bytes: datagram.bytes,
-        }));
-        if let Some(own) = self.slots.first() {
-            hand_on(own, slot, &runs, &mut self.counters);
-        }
-    }
-
     /// Messages other processes sent to our slots, oldest first.
     pub fn take_messages(&mut self) -> impl Iterator<Item = SlotMessage> {
         self.messages.drain(..)
     }
 
-    fn receive_from<V: Into<Verdict>>(
+    pub(super) fn receive_from<V: Into<Verdict>>(
         &mut self,
         token: usize,
         sink: &mut impl FnMut(Datagram<'_>) -> V,
@@ -334,21 +310,19 @@ impl Net {
             datagram.destination_port = setup.port;
             let whole = datagram.bytes;
             total.bytes += whole.len();
-            let mut at = 0;
-            for bytes in whole.chunks(segment_len) {
+            for (nth, bytes) in whole.chunks(segment_len).enumerate() {
                 datagram.bytes = bytes;
-                let range = at..at + bytes.len();
-                at = range.end;
+                let start = nth * segment_len;
                 if let Some(impaired) = impaired {
                     impaired.push(&datagram, can_stray);
                     continue;
                 }
                 total.datagrams += 1;
-                match sink(datagram).into() {
-                    Verdict::Forward(slot) if can_stray => {
-                        add_stray(&mut reception.strays, slot, index, range);
-                    }
-                    Verdict::Forward(_) | Verdict::Done => {}
+                if let Verdict::Forward(slot) = sink(datagram).into()
+                    && can_stray
+                {
+                    let range = start..start + bytes.len();
+                    add_stray(&mut reception.strays, slot, index, range);
                 }
             }
             if impaired.is_none() {
@@ -565,59 +539,4 @@ fn examine<'a>(
         forwarded: false,
     };
     Some((datagram, segment_len))
-}
-
-/// Notes a datagram for another process, together with the one before it where that went to the
-/// same one.
-fn add_stray(strays: &mut Vec<Stray>, slot: u16, message: usize, range: Range<usize>) {
-    if let Some(last) = strays.last_mut()
-        && (last.slot, last.message, last.range.end) == (slot, message, range.start)
-    {
-        last.range.end = range.end;
-        return;
-    }
-    strays.push(Stray {
-        slot,
-        message,
-        range,
-    });
-}
-
-impl Reception {
-    fn hand_on_strays(
-        &mut self,
-        own: &Slot,
-        destination: IpAddr,
-        destination_port: u16,
-        counters: &mut Counters,
-    ) {
-        let mut runs = Vec::with_capacity(self.strays.len());
-        // Grouped by owner, in order within each: what one call hands on goes in few messages.
-        while let Some(slot) = self.strays.first().map(|stray| stray.slot) {
-            runs.clear();
-            for stray in self.strays.extract_if(.., |stray| stray.slot == slot) {
-                let message = self.buffers.message(stray.message);
-                let source = self.buffers.source(stray.message);
-                let (Some(message), Some(source)) = (message, source) else {
-                    continue;
-                };
-                runs.push(Run {
-                    source,
-                    destination,
-                    destination_port,
-                    tclass: message.tclass,
-                    hop_limit: message.hop_limit,
-                    segment_len: message.segment_len.unwrap_or(MESSAGE_BYTES),
-                    bytes: &message.bytes[stray.range],
-                });
-            }
-            hand_on(own, slot, &runs, counters);
-        }
-    }
-}
-
-fn hand_on(own: &Slot, slot: u16, runs: &[Run<'_>], counters: &mut Counters) {
-    let outcome = own.forward(slot, runs);
-    counters.forwarded_out += outcome.sent;
-    counters.forward_dropped += outcome.dropped;
 }

@@ -209,10 +209,10 @@ impl Setup {
         sys::set_int(socket, level, tclass, 1).map_err(&what)?;
         sys::set_int(socket, level, hop_limit, 1).map_err(&what)?;
         sys::set_int(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1).map_err(&what)?;
-    if ip.is_ipv6() {
-        // RoCE peers send no UDP checksum; the invariant CRC covers what it would.
-        sys::set_int(socket, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1).map_err(&what)?;
-    }
+        if ip.is_ipv6() {
+            // RoCE peers send no UDP checksum; the invariant CRC covers what it would.
+            sys::set_int(socket, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1).map_err(&what)?;
+        }
         // Kernels before 5.0 cannot join datagrams: slower, not wrong.
         if let Err(error) = sys::set_int(socket, libc::SOL_UDP, libc::UDP_GRO, 1) {
             log::debug!("this kernel does not join received datagrams: {error}");

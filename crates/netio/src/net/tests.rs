@@ -1,3 +1,5 @@
+mod overflow;
+
 use super::*;
 use crate::slot::SlotSendError;
 use feroce_mem::Fragment;

@@ -131,7 +131,11 @@ fn lost_marks_and_answers_cost_time_only() {
     assert_eq!(marks, 6);
     let position = room.position();
     assert!(room.answered(position, 1, PATIENCE_MS));
-    assert_eq!(fill(&mut room, PATIENCE_MS), [12, 12], "waiting is not idling");
+    assert_eq!(
+        fill(&mut room, PATIENCE_MS),
+        [12, 12],
+        "waiting is not idling"
+    );
 }
 
 #[test]
