@@ -163,10 +163,12 @@ pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
 /// `ah` is null or live, and not used afterwards.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut abi::ibv_ah) -> c_int {
-    guard::status("ibv_destroy_ah", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, AhState>(ah) }.map(drop)
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_destroy_ah", ah, destroy) }
 }
 
 /// The network header in the first 40 bytes of a received datagram, as RoCEv2 delivers it.

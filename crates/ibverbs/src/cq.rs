@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(
     channel: *mut abi::ibv_comp_channel,
 ) -> c_int {
-    guard::status("ibv_destroy_comp_channel", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         let state = unsafe { handle::rust::<_, ChannelState>(channel) }?;
         if state.channel.users() > 0 {
@@ -77,7 +77,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(
         }
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, ChannelState>(channel) }.map(drop)
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_destroy_comp_channel", channel, destroy) }
 }
 
 /// Makes a completion queue and its C object.
@@ -183,7 +185,7 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut abi::ibv_cq, cqe: c_int) 
 /// `cq` is null or live, and not used afterwards unless the call fails.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut abi::ibv_cq) -> c_int {
-    guard::status("ibv_destroy_cq", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         let (state, context, channel) = unsafe { (state(cq)?, (*cq).context, (*cq).channel) };
         if state.cq.is_shared() {
@@ -208,7 +210,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut abi::ibv_cq) -> c_int {
             unsafe { (*channel).refcnt -= 1 };
         }
         Ok(())
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_destroy_cq", cq, destroy) }
 }
 
 /// # Safety

@@ -212,10 +212,12 @@ pub(crate) unsafe extern "C" fn ibv_open_device(
 /// `context` came from `ibv_open_device` and is not used afterwards.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut abi::ibv_context) -> c_int {
-    guard::status("ibv_close_device", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, ContextState>(context) }.map(drop)
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_close_device", context, destroy) }
 }
 
 fn open(device: *mut abi::ibv_device) -> Result<Context, Failure> {

@@ -64,7 +64,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
 /// # Safety
 /// `dm` is null or live, and not used afterwards unless the call fails.
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut abi::ibv_dm) -> c_int {
-    guard::status("ibv_free_dm", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         let (shared, number) = unsafe { (memory(dm)?, (*dm).handle) };
         if Arc::strong_count(&**shared) > 1 {
@@ -79,7 +79,9 @@ pub(crate) unsafe extern "C" fn free_dm(dm: *mut abi::ibv_dm) -> c_int {
         }
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, SharedMemory>(dm) }.map(drop)
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_free_dm", dm, destroy) }
 }
 
 /// # Safety

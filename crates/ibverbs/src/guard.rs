@@ -13,6 +13,8 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::Once;
 
+use crate::handle::{self, CStruct};
+
 /// Why a verb refuses: an errno for the program, a sentence for the person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -62,6 +64,23 @@ pub(crate) fn status(verb: &'static str, body: impl FnOnce() -> Result<(), Failu
             failure.errno
         }
     }
+}
+
+/// As [`status`], for a verb that destroys an object. What a forked child has of its parent it may
+/// tidy up like a program that ends: nothing happens, to the parent above all.
+///
+/// # Safety
+/// `pointer` is null or live.
+pub(crate) unsafe fn destroy<C: CStruct>(
+    verb: &'static str,
+    pointer: *mut C,
+    body: impl FnOnce() -> Result<(), Failure>,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    if unsafe { handle::is_inherited(pointer) } {
+        return 0;
+    }
+    status(verb, body)
 }
 
 /// A verb that returns a number that is not negative, or -1 and errno.

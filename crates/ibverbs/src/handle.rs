@@ -119,6 +119,18 @@ pub(crate) unsafe fn rust<'a, C: CStruct, R>(pointer: *mut C) -> Result<&'a R, F
     Ok(unsafe { &(*object).rust })
 }
 
+/// Whether an object is a copy of one of the process that forked this one.
+///
+/// # Safety
+/// `pointer` is null or came from [`create`], and was not released.
+pub(crate) unsafe fn is_inherited<C: CStruct>(pointer: *mut C) -> bool {
+    // Where the mark stands does not depend on the Rust part behind it.
+    object::<C, ()>(pointer).is_ok_and(|object| {
+        // SAFETY: the caller's contract.
+        unsafe { (*object).born != fork::generation() }
+    })
+}
+
 #[cold]
 fn inherited(name: &str) -> Failure {
     Failure::new(

@@ -213,7 +213,7 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
 /// `mr` is null or live, and not used afterwards unless the call fails.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut abi::ibv_mr) -> c_int {
-    guard::status("ibv_dereg_mr", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         let state = unsafe { handle::rust::<_, MrState>(mr) }?;
         let mut guarded = lock(&state.region);
@@ -229,7 +229,9 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut abi::ibv_mr) -> c_int {
         family.handles().mrs.remove(&unsafe { (*mr).handle });
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, MrState>(mr) }.map(drop)
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_dereg_mr", mr, destroy) }
 }
 
 /// # Safety

@@ -73,8 +73,10 @@ pub(crate) unsafe extern "C" fn bind_mw(
 /// # Safety
 /// `mw` is null or live, and not used afterwards unless the call fails.
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut abi::ibv_mw) -> c_int {
-    guard::status("ibv_dealloc_mw", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, MemoryWindow>(mw) }.map(drop)
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_dealloc_mw", mw, destroy) }
 }

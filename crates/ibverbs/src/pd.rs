@@ -67,7 +67,7 @@ fn create(
 /// `pd` is null or live, and not used afterwards unless the call fails.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut abi::ibv_pd) -> c_int {
-    guard::status("ibv_dealloc_pd", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         let (domain, context) = unsafe { (state(pd)?, (*pd).context) };
         if domain.pd.is_shared() {
@@ -83,7 +83,9 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut abi::ibv_pd) -> c_int {
         }
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, PdState>(pd) }.map(drop)
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_dealloc_pd", pd, destroy) }
 }
 
 /// # Safety
@@ -191,12 +193,14 @@ pub(crate) unsafe extern "C" fn alloc_td(
 /// # Safety
 /// `td` is null or live, and not used afterwards unless the call fails.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut abi::ibv_td) -> c_int {
-    guard::status("ibv_dealloc_td", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         if Arc::strong_count(unsafe { thread_domain(td) }?) > 1 {
             return Err(Failure::new(libc::EBUSY, "parent domains still use it"));
         }
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, Arc<ThreadDomain>>(td) }.map(drop)
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_dealloc_td", td, destroy) }
 }

@@ -315,7 +315,7 @@ pub(crate) unsafe extern "C" fn ibv_query_qp_data_in_order(
 /// `qp` is null or live, and not used afterwards unless the call fails.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut abi::ibv_qp) -> c_int {
-    guard::status("ibv_destroy_qp", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         let (state, context) = unsafe { (state(qp)?, (*qp).context) };
         if state.qp.is_attached() {
@@ -332,7 +332,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut abi::ibv_qp) -> c_int {
         state.events.settle();
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, QpState>(qp) }.map(drop)
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_destroy_qp", qp, destroy) }
 }
 
 /// The same pointer, for queue pairs that were created with `send_ops_flags`.

@@ -191,7 +191,7 @@ pub(crate) unsafe extern "C" fn ibv_query_srq(
 /// `srq` is null or live, and not used afterwards unless the call fails.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut abi::ibv_srq) -> c_int {
-    guard::status("ibv_destroy_srq", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         let (state, context) = unsafe { (state(srq)?, (*srq).context) };
         if state.srq.is_shared() {
@@ -205,7 +205,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut abi::ibv_srq) -> c_int
         state.events.settle();
         // SAFETY: the caller's contract.
         unsafe { handle::release::<_, SrqState>(srq) }.map(drop)
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_destroy_srq", srq, destroy) }
 }
 
 /// # Safety

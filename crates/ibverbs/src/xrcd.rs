@@ -99,12 +99,14 @@ fn by_file(context: &Context, fd: c_int, oflags: c_int) -> Result<XrcDomain, Fai
 /// # Safety
 /// `xrcd` is null or live, and not used afterwards unless the call fails.
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut abi::ibv_xrcd) -> c_int {
-    guard::status("ibv_close_xrcd", || {
+    let destroy = || {
         // SAFETY: the caller's contract.
         unsafe { state(xrcd) }?;
         // SAFETY: the caller's contract.
         drop(unsafe { handle::release::<_, XrcDomain>(xrcd) }?);
         by_file_guard().retain(|(_, domain)| domain.is_shared());
         Ok(())
-    })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { guard::destroy("ibv_close_xrcd", xrcd, destroy) }
 }
