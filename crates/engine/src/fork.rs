@@ -2,28 +2,46 @@
 //! parent stands still in it for ever, with its locks as they happened to be.
 //!
 //! The child forgets such devices, unlocked and undropped, and may open its own. That it does not
-//! use what the parent made is for the layer above to see to. Not here: when these functions are
-//! called (`pthread_atfork`).
+//! use what the parent made is for the layer above to see to, and that their sockets are closed in
+//! it: else the kernel would go on delivering packets to them after the parent's end. Not here:
+//! when these functions are called (`pthread_atfork`).
 
 use crate::{device, statistics};
+use std::os::fd::RawFd;
+use std::sync::Weak;
 
 /// The state of this crate that all threads share, held still while a process forks.
 #[must_use]
 pub struct Forking {
     devices: device::OpenedGuard,
     reports: statistics::ReportsGuard,
+    sockets: Vec<RawFd>,
 }
 
 /// Waits until no other thread is about to change what a child must find whole.
 pub fn before_fork() -> Forking {
     // The order in which opening a device takes them.
+    let devices = device::opened();
+    let reports = statistics::reports();
+    let alive = devices.iter().map(|(_, device)| device);
+    let sockets = alive
+        .filter_map(Weak::upgrade)
+        .flat_map(|device| device.lock().net.descriptors())
+        .collect();
     Forking {
-        devices: device::opened(),
-        reports: statistics::reports(),
+        devices,
+        reports,
+        sockets,
     }
 }
 
 impl Forking {
+    /// The sockets of all devices. They may change until the fork: look again in the child whether
+    /// a number still means the same.
+    pub fn sockets(&self) -> &[RawFd] {
+        &self.sockets
+    }
+
     /// In the parent: goes on.
     pub fn in_parent(self) {}
 

@@ -5,11 +5,13 @@
 //!
 //! What does matter here is the child. It has a copy of the device, but not of the threads that
 //! work on it, and would wait for them for ever. So the objects of the parent are dead in the
-//! child:
-//! every entry point refuses them with EPERM. The child may open devices of its own.
+//! child: every entry point refuses them with EPERM, but for those that destroy, which do nothing.
+//! The child may open devices of its own. It has no part in the sockets of the parent: as long as
+//! it held copies, packets would go to them after the end of the parent.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -34,6 +36,8 @@ struct Held {
     families: share::FamiliesGuard,
     _devices: device::DevicesGuard,
     engine: Forking,
+    /// The sockets of all devices, and what they are.
+    sockets: Vec<(RawFd, share::File)>,
 }
 
 thread_local! {
@@ -56,11 +60,18 @@ pub(crate) fn watch() {
 }
 
 extern "C" fn before() {
+    let (xrc_domains, families) = (xrcd::by_file_guard(), share::families());
+    let (devices, engine) = (device::devices(), feroce_verbs::before_fork());
+    let sockets = engine.sockets().iter();
+    let sockets = sockets
+        .filter_map(|&socket| Some((socket, share::identify(socket).ok()?)))
+        .collect();
     let held = Held {
-        xrc_domains: xrcd::by_file_guard(),
-        families: share::families(),
-        _devices: device::devices(),
-        engine: feroce_verbs::before_fork(),
+        xrc_domains,
+        families,
+        _devices: devices,
+        engine,
+        sockets,
     };
     HELD.with_borrow_mut(|place| *place = Some(held));
 }
@@ -78,6 +89,12 @@ extern "C" fn in_child() {
         std::mem::forget(std::mem::take(&mut *held.xrc_domains));
         held.families.clear();
         held.engine.in_child();
+        for (socket, file) in held.sockets {
+            if share::identify(socket).is_ok_and(|now| now == file) {
+                // SAFETY: the parent's device, which owns it, is never used or dropped here.
+                unsafe { libc::close(socket) };
+            }
+        }
     }
 }
 

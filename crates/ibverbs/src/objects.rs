@@ -7,6 +7,7 @@ use std::ptr;
 use feroce_verbs_abi as abi;
 
 use crate::fork::tests::in_a_child;
+use crate::share::identify;
 use crate::{cq, device, dm, mr, mw, pd, query};
 
 const LOCAL_WRITE: u32 = abi::IBV_ACCESS_LOCAL_WRITE;
@@ -225,7 +226,22 @@ fn a_child_has_a_device_of_its_own_and_the_parent_keeps_its() {
     // SAFETY: live objects throughout.
     unsafe {
         let domain = pd::ibv_alloc_pd(context);
+        let forking = feroce_verbs::before_fork();
+        let sockets: Vec<_> = forking
+            .sockets()
+            .iter()
+            .map(|&fd| (fd, identify(fd).unwrap()))
+            .collect();
+        forking.in_parent();
+        assert!(
+            sockets.len() >= 3,
+            "for one address, two and that of the slot"
+        );
         let child = || {
+            // Another test may have closed one in the meantime; none of them may be open here.
+            let free = sockets
+                .iter()
+                .all(|(fd, file)| identify(*fd).ok().as_ref() != Some(file));
             let mut attr = abi::ibv_device_attr::default();
             let refused = device::ibv_import_device((*context).cmd_fd).is_null()
                 && pd::ibv_alloc_pd(context).is_null()
@@ -241,7 +257,7 @@ fn a_child_has_a_device_of_its_own_and_the_parent_keeps_its() {
             let memory = dm::alloc_dm(context, &raw mut size);
             // Tidying up what belongs to the parent does nothing.
             let tidied = pd::ibv_dealloc_pd(domain) == 0 && device::ibv_close_device(context) == 0;
-            refused
+            free && refused
                 && tidied
                 && query::ibv_query_device(context, &raw mut attr) == 0
                 && query::ibv_query_device(own, &raw mut attr) == 0

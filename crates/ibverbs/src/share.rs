@@ -29,7 +29,7 @@ pub(crate) struct Family {
 }
 
 /// What identifies an open file, whatever the number of its descriptor: device and inode.
-type File = (u64, u64);
+pub(crate) type File = (u64, u64);
 
 /// A region under all its C structs. Empty once it was deregistered under one of them.
 pub(crate) type SharedRegion = Arc<Mutex<Option<LiveRegion>>>;
@@ -123,7 +123,8 @@ pub(crate) fn import<T>(
     })
 }
 
-fn identify(descriptor: c_int) -> io::Result<File> {
+/// What an open descriptor leads to.
+pub(crate) fn identify(descriptor: c_int) -> io::Result<File> {
     let mut data = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: fstat refuses descriptors that are not open, and fills the whole struct otherwise.
     let data = unsafe {

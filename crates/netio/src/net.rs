@@ -29,7 +29,7 @@ pub use sockets::OpenError;
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashSet;
@@ -329,6 +329,18 @@ impl Net {
     #[must_use]
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+
+    /// Every socket, for a forked child to close: it does not serve the device, and its copies
+    /// would keep addresses and slots taken when this process ends.
+    #[must_use]
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let received = self.sockets.iter().map(|(_, socket)| socket.fd.as_raw_fd());
+        let slots = self.slots.iter().map(|slot| slot.as_fd().as_raw_fd());
+        let spread = self.local.iter().flat_map(|local| &local.spread);
+        let spread = spread.filter_map(|made| made.get()?.as_ref());
+        let spread = spread.map(|(socket, _)| socket.as_raw_fd());
+        received.chain(slots).chain(spread).collect()
     }
 
     /// What was counted since the device was opened.
