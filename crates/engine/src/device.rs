@@ -12,7 +12,9 @@ use feroce_mem as mem;
 use feroce_netio::lossy::Impairment;
 use feroce_netio::{Interface, Net, NetConfig, Slot, SlotError};
 use feroce_obs::pcapng::Capture;
-use feroce_proto::{AsyncEvent, CqId, Instant, Nic, NicConfig, PdId, XrcdId};
+use feroce_proto::{
+    AsyncEvent, CongestionControl, CqId, DcqcnParameters, Instant, Nic, NicConfig, PdId, XrcdId,
+};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
@@ -65,6 +67,9 @@ pub enum OpenError {
     /// The environment asks for a link that cannot be made.
     #[error("FEROCE_LINK: {0}")]
     Link(String),
+    /// The environment asks for a congestion control that there is not.
+    #[error("FEROCE_CC: there is no {0:?}; there are none and dcqcn")]
+    Congestion(String),
     /// The system refused something else.
     #[error("opening the device failed: {0}")]
     System(#[from] io::Error),
@@ -79,6 +84,8 @@ pub struct Device {
     waiting: AtomicU32,
     /// A program polled since the service thread last looked.
     polled: AtomicBool,
+    /// Rounds of polling programs since one last found something to do.
+    idle_rounds: AtomicU32,
     /// When a polling program last made a round, in nanoseconds of the monotonic clock.
     last_round: AtomicU64,
     /// Completion queues that a program waits on by event.
@@ -97,6 +104,9 @@ struct Port {
     interface: Interface,
     gids: [Option<Gid>; GID_TABLE_LEN],
 }
+
+/// Rounds in vain after which a polling thread lets others have its processor: about 8 µs.
+const IDLE_ROUNDS: u32 = 16;
 
 /// A program that asked for an event this recently will ask again: the service thread keeps
 /// watching for packets although the program polls in between.
@@ -164,7 +174,7 @@ impl Device {
         };
         let net = Net::open(config, slot)?;
         let capture = Capture::from_environment();
-        let nic = Nic::new(nic_config(&candidate));
+        let nic = Nic::new(nic_config(&candidate)?);
         let core = Core::new(nic, net, number, capture);
         let device = Arc::new(Self::assemble(candidate, core, number));
         let service = Service::start(&device)?;
@@ -185,6 +195,7 @@ impl Device {
             core: Mutex::new(core),
             waiting: AtomicU32::new(0),
             polled: AtomicBool::new(false),
+            idle_rounds: AtomicU32::new(0),
             last_round: AtomicU64::new(0),
             armed: AtomicU32::new(0),
             last_arm: AtomicU64::new(0),
@@ -341,9 +352,16 @@ impl Device {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
         let now = clock::now();
-        core.round(now, false);
+        let busy = core.round(now, false);
         self.last_round.store(now.nanos(), Ordering::Relaxed);
         self.finish(core);
+        if busy {
+            self.idle_rounds.store(0, Ordering::Relaxed);
+        } else if self.idle_rounds.fetch_add(1, Ordering::Relaxed) % IDLE_ROUNDS == IDLE_ROUNDS - 1
+        {
+            // The peer that the program waits for may need this very processor.
+            std::thread::yield_now();
+        }
     }
 
     /// When a polling program last made a round.
@@ -474,10 +492,20 @@ impl std::fmt::Debug for Device {
     }
 }
 
-fn nic_config(candidate: &Candidate) -> NicConfig {
-    NicConfig {
+fn nic_config(candidate: &Candidate) -> Result<NicConfig, OpenError> {
+    Ok(NicConfig {
         path_mtu_max: candidate.port().mtu,
+        congestion: congestion()?,
         ..NicConfig::default()
+    })
+}
+
+/// The congestion control that `FEROCE_CC` asks for: `none` (the default) or `dcqcn`.
+fn congestion() -> Result<CongestionControl, OpenError> {
+    match std::env::var("FEROCE_CC").unwrap_or_default().trim() {
+        "" | "none" => Ok(CongestionControl::None),
+        "dcqcn" => Ok(CongestionControl::Dcqcn(DcqcnParameters::default())),
+        other => Err(OpenError::Congestion(other.to_owned())),
     }
 }
 

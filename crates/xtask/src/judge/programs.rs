@@ -88,6 +88,12 @@ enum Family {
 /// Runs all cases whose text contains `filter`.
 pub(crate) fn run(stage: &Stage, filter: &str, quick: bool) -> Tally {
     let mut tally = Tally::default();
+    for (program, option) in LISTERS {
+        let name = format!("{program} {option}").trim_end().to_owned();
+        if name.contains(filter) {
+            tally.note(&name, &list(stage, program, option));
+        }
+    }
     for case in cases(quick) {
         let name = format!("{} {}", case.program, case.arguments)
             .trim_end()
@@ -104,6 +110,24 @@ pub(crate) fn run(stage: &Stage, filter: &str, quick: bool) -> Tally {
         tally.note(&name, &outcome);
     }
     tally
+}
+
+/// Programs that list devices, with an option each.
+const LISTERS: &[(&str, &str)] = &[("ibv_devices", ""), ("ibv_devinfo", "-v")];
+
+fn list(stage: &Stage, program: &str, option: &str) -> Outcome {
+    if find_program(program).is_none() {
+        return Outcome::Skipped(format!("{program} is not installed"));
+    }
+    let mut command = stage.command(program, &stage.scratch.join("statistics-list"));
+    command.args(option.split_whitespace());
+    let ended = Running::start(command, &stage.scratch, "lister")
+        .map(|running| running.finish(Instant::now() + Duration::from_secs(10)));
+    match ended {
+        Ok(ended) if ended.is_good() && ended.output.contains(&stage.device) => Outcome::Passed,
+        Ok(ended) => Outcome::Failed(ended.describe()),
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
 }
 
 fn cases(quick: bool) -> Vec<Case> {
