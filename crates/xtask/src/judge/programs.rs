@@ -193,9 +193,25 @@ fn run_case(stage: &Stage, case: &Case) -> Result<Outcome> {
             client.describe()
         )));
     }
+    for ended in [&server, &client] {
+        if let Some(counter) = idle_counter(&ended.output) {
+            return Ok(Outcome::Failed(format!(
+                "the counter {counter} did not count\n{}",
+                ended.describe()
+            )));
+        }
+    }
     Ok(judge_statistics(
         &std::fs::read_to_string(&statistics).unwrap_or_default(),
     ))
+}
+
+/// A counter of sysfs that perftest (`-W`) saw stand still during its traffic.
+fn idle_counter(output: &str) -> Option<&str> {
+    output.lines().find_map(|line| {
+        let (name, growth) = line.trim().split_once('=')?;
+        (name.contains("counters/") && growth == "0").then_some(name)
+    })
 }
 
 /// The bytes must have gone through the device: both processes report packets.
@@ -296,6 +312,7 @@ const PERFTESTS: &[&str] = &[
     "ib_write_bw -I 128 -s 64 -n 500",
     "ib_send_bw -c XRC -n 200",
     "ib_write_bw -D 3",
+    "ib_write_bw -n 300 -W hw_counters/sent_pkts,hw_counters/rcvd_pkts,counters/port_rcv_data",
 ];
 
 const PERFTESTS_LONG: &[&str] = &[
@@ -350,3 +367,21 @@ const PERFTESTS_LONG: &[&str] = &[
     "ib_write_bw --use_old_post_send -n 300",
     "ib_send_bw --inline_recv=64 -s 32 -n 300",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_stands_still_is_found_in_perftests_report() {
+        let report = |sent: u32| {
+            format!(
+                " 65536      300   2879.72\n\thw_counters/sent_pkts={sent}\n\t\
+                 counters/port_rcv_data=17\n"
+            )
+        };
+        assert_eq!(idle_counter(&report(4800)), None);
+        assert_eq!(idle_counter(&report(0)), Some("hw_counters/sent_pkts"));
+        assert_eq!(idle_counter("Max inline data : 0[B]\n qps=0"), None);
+    }
+}
