@@ -460,7 +460,9 @@ fn a_leased_flow_label_elsewhere_costs_the_labels_and_nothing_else() {
     let (mut a, mut b) = (device(port, &["::1"]), device(port, &["::1"]));
     acquaint(&mut a, &mut b, "::1");
     let other = UdpSocket::bind("[::1]:0").unwrap();
-    sys::lease_flow_label(other.as_fd(), "::1".parse().unwrap(), 0x54321);
+    // The kernel keeps a lease for some seconds after its socket is closed.
+    let label = 0x5_0000 | (std::process::id() & 0xffff);
+    sys::lease_flow_label(other.as_fd(), "::1".parse().unwrap(), label);
     let to = Destination {
         flow_label: 0x12345,
         ..a.to(&b, "::1")

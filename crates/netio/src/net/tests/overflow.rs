@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::net::mark::{Control, Mark};
-use crate::net::room::{cost_of_batch, cost_of_singles};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -314,36 +313,5 @@ impl Net {
     fn receive_batch_of_shared(&mut self, packets: &mut usize) {
         let token = self.local[0].shared;
         self.receive_from(token, &mut |_| *packets += 1);
-    }
-}
-
-#[test]
-fn the_kernel_charges_no_more_than_is_counted() {
-    for address in [LO, "::1"] {
-        let port = free_port();
-        let (mut a, mut b) = (device(port, &[address]), device(port, &[address]));
-        acquaint(&mut a, &mut b, address);
-        let to = a.to(&b, address);
-        let private = b.local[0].private;
-        let lengths = (1..300).chain((300..66_000).step_by(97)).chain([65_507]);
-        for length in lengths.filter(|length| *length <= 65_507) {
-            let bytes = vec![0; length];
-            let mut cases = vec![(length, 1, cost_of_singles(1, length))];
-            if length > 64 {
-                let segment_len = length.div_ceil(64);
-                let segments = length.div_ceil(segment_len);
-                cases.push((segment_len, segments, cost_of_batch(length)));
-            }
-            for (segment_len, segments, cost) in cases {
-                a.send(&to, &[Fragment::from(&bytes[..])], segment_len, segments)
-                    .unwrap();
-                let used = sys::receive_memory(b.sockets[private].fd.as_fd());
-                assert!(
-                    u64::from(used) <= cost && used as usize >= length,
-                    "{segments} of {segment_len}: {used}, counted as {cost}"
-                );
-                b.expect(segments);
-            }
-        }
     }
 }
