@@ -2,7 +2,7 @@
 //! else), and the abort when Feroce itself is at fault.
 //!
 //! Verbs report failure in several ways, each a function here: a null pointer and errno
-//! ([`pointer`]), an errno value as result ([`status`]), -1 and errno ([`minus_one`]), a negative
+//! ([`pointer()`]), an errno value as result ([`status`]), -1 and errno ([`minus_one`]), a negative
 //! errno value ([`minus_errno`]), a plain no ([`answer`]), or not at all ([`nothing`]). A panic
 //! never crosses into C: the hook names the verb and aborts, whatever the panic strategy. Not
 //! here: which errno a mistake gets; that is said where it is found.
