@@ -222,6 +222,8 @@ fn child_captures_until_it_is_killed() {
     let flow = flow("10.0.0.1", "10.0.0.2");
     let roce = send_only(&flow, &[1; 1000]);
     loop {
+        // Programs pause between packets: a kill in the very middle of a write may tear the last.
+        std::thread::sleep(std::time::Duration::from_micros(50));
         capture.record(Direction::Out, &flow, 0, 64, &roce);
     }
 }
