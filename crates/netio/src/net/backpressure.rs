@@ -45,7 +45,7 @@ impl Net {
             return;
         };
         let now_ms = sys::monotonic_coarse_ms();
-        room.charge(cost, now_ms);
+        room.charge(cost);
         if room.wants_mark() {
             self.mark(to, peer, now_ms);
         }
@@ -70,25 +70,22 @@ impl Net {
             return;
         };
         let is_new = room.refuse();
-        let needs_mark = room.needs_mark(now_ms);
         let silence = room.silence(now_ms);
+        self.counters.room_waits += u64::from(is_new);
+        if silence != Silence::Wait
+            && let Peer::Slot(slot) = peer
+            && self.peers.suspect(to.destination, slot, now_ms)
+        {
+            self.ask(to.destination, slot);
+        }
+        // The question may have shown that the peer is gone.
+        let Some(room) = self.room_of(to, peer) else {
+            return;
+        };
         if silence == Silence::GiveUp {
             room.start_over();
-        }
-        self.counters.room_waits += u64::from(is_new);
-        match (silence, peer) {
-            (Silence::GiveUp, _) => {
-                self.counters.room_resets += 1;
-                log::debug!("{}: no sign of life of {peer:?}", to.destination);
-            }
-            (Silence::Suspect, Peer::Slot(slot))
-                if self.peers.suspect(to.destination, slot, now_ms) =>
-            {
-                self.ask(to.destination, slot);
-            }
-            _ => {}
-        }
-        if needs_mark {
+            self.counters.room_resets += 1;
+        } else if room.needs_mark(now_ms) {
             self.mark(to, peer, now_ms);
         }
     }
@@ -134,10 +131,10 @@ impl Net {
         for (source, control) in controls.drain(..) {
             match control {
                 Control::Mark(mark) => self.take_mark(token, source, mark, now_ms),
-                Control::Answer(mark, senders) => {
+                Control::Answer(mark, allowance) => {
                     let room = self.peers.room_behind(source, mark.slot);
                     let answered =
-                        room.is_some_and(|room| room.answered(mark.position, senders, now_ms));
+                        room.is_some_and(|room| room.answered(mark.position, allowance, now_ms));
                     self.counters.answers_in += u64::from(answered);
                 }
             }
@@ -146,23 +143,21 @@ impl Net {
     }
 
     fn take_mark(&mut self, token: usize, source: SocketAddr, mark: Mark, now_ms: u64) {
-        let senders = self.senders.note(source, now_ms);
         let is_own = |local: &Local| (local.ip, local.private_port) == (source.ip(), source.port());
         let own = self.local.iter().any(is_own);
-        let mut all = self.local.iter();
-        let Some(position) = all.position(|local| local.private == token) else {
+        let Some(position) = self.local.iter().position(|local| local.private == token) else {
             return;
         };
         let local = &mut self.local[position];
+        let allowance = self.senders.allow(source, token, local.buffer, now_ms);
         if own {
-            let answered = local.room.answered(mark.position, senders, now_ms);
+            let answered = local.room.answered(mark.position, allowance, now_ms);
             self.counters.answers_in += u64::from(answered);
             return;
         }
-        let local = &self.local[position];
         // An answer that cannot be sent is asked for again.
-        let answer = Control::Answer(mark, senders);
-        let answered = self.send_control(local, source, &answer);
+        let answer = Control::Answer(mark, allowance);
+        let answered = self.send_control(&self.local[position], source, &answer);
         self.counters.answers_out += u64::from(answered);
     }
 }

@@ -17,8 +17,8 @@ const KIND_ANSWER: u8 = 1;
 pub(super) enum Control {
     /// Answer this when everything before it is out of your socket.
     Mark(Mark),
-    /// That mark was reached, and so many processes send to this socket lately.
-    Answer(Mark, u16),
+    /// That mark was reached; from now on you may have so much under way.
+    Answer(Mark, u64),
 }
 
 /// What a mark says; its answer repeats it.
@@ -31,19 +31,19 @@ pub(super) struct Mark {
 }
 
 impl Control {
-    pub(super) const BYTES: usize = 24;
+    pub(super) const BYTES: usize = 32;
 
     pub(super) fn encode(&self) -> [u8; Self::BYTES] {
-        let (kind, mark, senders) = match *self {
+        let (kind, mark, allowance) = match *self {
             Self::Mark(mark) => (KIND_MARK, mark, 0),
-            Self::Answer(mark, senders) => (KIND_ANSWER, mark, senders),
+            Self::Answer(mark, allowance) => (KIND_ANSWER, mark, allowance),
         };
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8] = kind;
         bytes[10..12].copy_from_slice(&mark.slot.to_le_bytes());
-        bytes[12..14].copy_from_slice(&senders.to_le_bytes());
-        bytes[16..].copy_from_slice(&mark.position.to_le_bytes());
+        bytes[16..24].copy_from_slice(&mark.position.to_le_bytes());
+        bytes[24..].copy_from_slice(&allowance.to_le_bytes());
         bytes
     }
 
@@ -55,17 +55,8 @@ impl Control {
         if *magic != MAGIC {
             return None;
         }
-        let &[
-            kind,
-            _,
-            slot_low,
-            slot_high,
-            senders_low,
-            senders_high,
-            _,
-            _,
-            ref position @ ..,
-        ] = rest.first_chunk::<16>()?;
+        let (&[kind, _, slot_low, slot_high, ..], rest) = rest.split_first_chunk::<8>()?;
+        let (position, rest) = rest.split_first_chunk()?;
         let mark = Mark {
             slot: u16::from_le_bytes([slot_low, slot_high]),
             position: u64::from_le_bytes(*position),
@@ -73,8 +64,8 @@ impl Control {
         match kind {
             KIND_MARK => Some(Self::Mark(mark)),
             KIND_ANSWER => {
-                let senders = u16::from_le_bytes([senders_low, senders_high]);
-                Some(Self::Answer(mark, senders))
+                let allowance = u64::from_le_bytes(*rest.first_chunk()?);
+                Some(Self::Answer(mark, allowance))
             }
             _ => None,
         }
@@ -92,10 +83,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_else_is() {
-        for control in [Control::Mark(MARK), Control::Answer(MARK, 0x0b0c)] {
+        for control in [Control::Mark(MARK), Control::Answer(MARK, 0x0b0c_0d0e_0f10)] {
             let bytes = control.encode();
             assert_eq!(Control::parse(&bytes), Some(control));
-            assert_eq!(Control::parse(&bytes[..23]), None);
+            assert_eq!(Control::parse(&bytes[..31]), None);
             assert_eq!(Control::parse(&[&bytes[..], &[0]].concat()), None);
             for at in 0..9 {
                 let mut other = bytes;

@@ -5,32 +5,34 @@
 //! and now and then puts a *mark* behind them: the cost of all it sent so far. The receiver
 //! answers a mark when it takes it from the socket. A socket is a queue, so everything sent before
 //! the mark has left it by then, received or lost on the way; that makes the count immune to loss,
-//! and lost or repeated marks and answers do no harm either. The receiver counts no bytes. It only
-//! knows who sent marks lately, and every answer says how many those are: they share the buffer.
+//! and lost or repeated marks and answers do no harm either. The receiver counts no bytes.
 //!
-//! Pure tables, told the time in coarse milliseconds. Not here: the datagrams (`mark`), and when
-//! a silent receiver is dead (`send`).
+//! Several senders share a buffer. Each answer says how much its sender may have under way from
+//! then on; the receiver remembers what it told whom, and tells no more than it has.
+//!
+//! Pure tables, told the time in coarse milliseconds. Not here: the datagrams (`mark`), and what
+//! to do about a silent receiver (`backpressure`).
 
 use std::net::SocketAddr;
 
-/// Cost of a datagram or batch besides its bytes: measured 832, for bookkeeping and headers. What
-/// the kernel charges varies with how it cuts memory: up to 1.8 times the estimate for large
-/// batches and 2.5 times for tiny ones were seen. Senders keep to half of a buffer for that.
-const OVERHEAD: u64 = 1024;
+/// Cost of a datagram or batch besides its bytes, for bookkeeping and headers: measured 832, and
+/// up to 1,036 where the sum with the bytes is rounded up.
+const OVERHEAD: u64 = 1152;
 
-/// Of the receive buffer, all senders together may fill one part in this many. Another
-/// quarter is taken by what was received lately, which the kernel gives back late; the rest is
-/// for newcomers, who do not know yet how many they are.
+/// Of the receive buffer, one part in this many is told to senders. Another quarter is taken by
+/// what was received lately, which the kernel gives back late; the rest is for newcomers.
 const SHARE: u64 = 2;
 
 /// A newcomer may fill one part of the buffer in this many, until the first answer.
 const SHARE_AT_FIRST: u64 = 16;
 
 /// No sender fills more than this, however large the buffer: what is under way should fit into
-/// the processor's caches, since both sides touch it.
+/// the processor's caches, since both sides touch it. It is more than reliable connections have
+/// under way, which thus hardly ever wait.
 const ALLOWANCE_MAX: u64 = 2 << 20;
 
-/// A sender that was idle this long is a newcomer again.
+/// A sender without an answer for this long is a newcomer again. The receiver remembers it for
+/// twice as long.
 const IDLE_MS: u64 = 100;
 
 /// How long without an answer before the mark is taken for lost.
@@ -71,9 +73,8 @@ pub(super) struct Room {
     marked: u64,
     /// The last mark that was answered.
     passed: u64,
-    /// When something was sent or answered last.
-    active_ms: u64,
     marked_ms: u64,
+    answered_ms: u64,
     /// Since when an answer is missing.
     waiting_ms: u64,
     refused: bool,
@@ -103,8 +104,8 @@ impl Room {
     /// How many datagrams of `length` bytes may be sent as one batch, out of `most`; 0 for none
     /// now. When nothing is under way, there is room for one of any size.
     pub(super) fn datagrams(&mut self, length: usize, most: usize, now_ms: u64) -> usize {
-        if now_ms.saturating_sub(self.active_ms) >= IDLE_MS {
-            self.allowance = self.allowance.min(self.allowance_at_first());
+        if now_ms.saturating_sub(self.answered_ms) >= IDLE_MS {
+            self.allowance = self.allowance.min(allowance_at_first(self.buffer));
         }
         let under_way = self.under_way();
         let left = self.allowance.saturating_sub(under_way);
@@ -125,9 +126,8 @@ impl Room {
     }
 
     /// Something was sent.
-    pub(super) const fn charge(&mut self, cost: u64, now_ms: u64) {
+    pub(super) const fn charge(&mut self, cost: u64) {
         self.sent += cost;
-        self.active_ms = now_ms;
     }
 
     /// Whether it is time for a mark: a quarter of the allowance has left since the last one.
@@ -156,17 +156,16 @@ impl Room {
         self.marked_ms = now_ms;
     }
 
-    /// A mark was answered by a receiver with so many senders. One that was not sent, or that is
-    /// old, says nothing.
-    pub(super) fn answered(&mut self, position: u64, senders: u16, now_ms: u64) -> bool {
+    /// A mark was answered; from now on so much may be under way. An answer to a mark that was
+    /// not sent, or to an old one, says nothing.
+    pub(super) const fn answered(&mut self, position: u64, allowance: u64, now_ms: u64) -> bool {
         if position <= self.passed || position > self.marked {
             return false;
         }
         self.passed = position;
         self.waiting_ms = now_ms;
-        self.active_ms = now_ms;
-        let share = self.buffer / SHARE / u64::from(senders.max(1));
-        self.allowance = share.min(ALLOWANCE_MAX);
+        self.answered_ms = now_ms;
+        self.allowance = allowance;
         true
     }
 
@@ -186,11 +185,7 @@ impl Room {
     pub(super) fn start_over(&mut self) {
         self.marked = self.sent;
         self.passed = self.sent;
-        self.allowance = self.allowance_at_first();
-    }
-
-    fn allowance_at_first(&self) -> u64 {
-        (self.buffer / SHARE_AT_FIRST).min(ALLOWANCE_MAX)
+        self.allowance = allowance_at_first(self.buffer);
     }
 
     const fn under_way(&self) -> u64 {
@@ -198,30 +193,65 @@ impl Room {
     }
 }
 
-/// Who sent marks to this process lately.
+fn allowance_at_first(buffer: u64) -> u64 {
+    (buffer / SHARE_AT_FIRST).min(ALLOWANCE_MAX)
+}
+
+/// Who sent marks to the sockets of this process lately, and what it was told.
 #[derive(Debug, Default)]
 pub(super) struct Senders {
-    seen: Vec<(SocketAddr, u64)>,
+    all: Vec<Sender>,
+}
+
+#[derive(Debug)]
+struct Sender {
+    source: SocketAddr,
+    /// Token of the socket it sends to.
+    socket: usize,
+    seen_ms: u64,
+    allowance: u64,
 }
 
 impl Senders {
-    /// Notes a mark; returns how many senders there are.
-    pub(super) fn note(&mut self, source: SocketAddr, now_ms: u64) -> u16 {
-        let known = self.seen.iter().position(|(sender, _)| *sender == source);
-        if let Some(known) = known {
-            self.seen[known].1 = now_ms;
-        } else {
-            self.seen
-                .retain(|(_, seen_ms)| now_ms.saturating_sub(*seen_ms) < IDLE_MS);
-            if self.seen.len() < SENDERS_MAX {
-                self.seen.push((source, now_ms));
-            }
-        }
-        let active = self
-            .seen
+    /// Notes a mark; returns how much its sender may have under way to this socket.
+    pub(super) fn allow(
+        &mut self,
+        source: SocketAddr,
+        socket: usize,
+        buffer: u32,
+        now_ms: u64,
+    ) -> u64 {
+        let buffer = u64::from(buffer);
+        let all = &mut self.all;
+        all.retain(|sender| now_ms.saturating_sub(sender.seen_ms) < 2 * IDLE_MS);
+        let known = all
             .iter()
-            .filter(|(_, seen_ms)| now_ms.saturating_sub(*seen_ms) < IDLE_MS);
-        active.count() as u16
+            .position(|sender| sender.source == source && sender.socket == socket);
+        let position = known.unwrap_or(all.len());
+        if known.is_none() {
+            if all.len() >= SENDERS_MAX {
+                return buffer / SHARE / SENDERS_MAX as u64;
+            }
+            all.push(Sender {
+                source,
+                socket,
+                seen_ms: now_ms,
+                allowance: allowance_at_first(buffer),
+            });
+        }
+        let here = all.iter().filter(|sender| sender.socket == socket);
+        let told: u64 = here.clone().map(|sender| sender.allowance).sum();
+        let count = here.count() as u64;
+        let sender = &mut all[position];
+        sender.seen_ms = now_ms;
+        let share = buffer / SHARE / count;
+        // What others were told is theirs until they are told less.
+        let left = (buffer / SHARE).saturating_sub(told - sender.allowance);
+        let least = share.min(allowance_at_first(buffer));
+        // Step by step, since others may be coming that have not shown up yet.
+        let most = share.min(2 * sender.allowance).min(ALLOWANCE_MAX);
+        sender.allowance = most.min(left).max(least);
+        sender.allowance
     }
 }
 

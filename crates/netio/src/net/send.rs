@@ -20,6 +20,10 @@ pub const SEGMENTS_MAX: usize = 64;
 /// Bytes one send may have in all: the longest IPv4 packet without its headers.
 const BYTES_MAX: usize = 65_507;
 
+/// Bytes one batch may have in all: with its headers no more than 65,536, or the kernel cuts it
+/// into datagrams that cost several hundred bytes each even if it stays on this host.
+const BATCH_BYTES_MAX: usize = 65_536 - 14 - 40 - 8;
+
 /// Destinations remembered for which the kernel does not cut batches.
 const UNSEGMENTED_MAX: usize = 1_024;
 
@@ -135,9 +139,11 @@ impl Net {
         let Err(error) = self.transmit(to, port, fragments, cut)? else {
             self.counters.batches_out += u64::from(cut.is_some());
             self.count_sent(segments, total);
-            let cost = match cut {
-                Some(_) => cost_of_batch(total),
-                None => cost_of_singles(1, total),
+            let whole = cut.is_some() && total <= BATCH_BYTES_MAX;
+            let cost = if whole {
+                cost_of_batch(total)
+            } else {
+                cost_of_singles(segments, total)
             };
             self.charge(to, peer, cost);
             return Ok(());
@@ -162,7 +168,7 @@ impl Net {
         if self.unsegmented.contains(&to.destination) {
             return 1;
         }
-        (BYTES_MAX / segment_len.max(1)).clamp(1, SEGMENTS_MAX)
+        (BATCH_BYTES_MAX / segment_len.max(1)).clamp(1, SEGMENTS_MAX)
     }
 
     /// The UDP source port datagrams to this destination carry. It changes only when an address

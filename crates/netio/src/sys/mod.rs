@@ -27,6 +27,8 @@ pub(crate) use timer::{receive_timer, set_timer, timer, wait_writable};
 #[cfg(test)]
 pub(crate) use message::{lease_flow_label, send_with_descriptor, unmapped_fragment};
 #[cfg(test)]
+pub(crate) use socket::receive_memory;
+#[cfg(test)]
 pub(crate) use timer::wait_readable;
 
 use std::io;

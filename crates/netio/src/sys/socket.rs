@@ -147,6 +147,25 @@ pub(crate) fn get_int(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Resu
     Ok(value)
 }
 
+/// Bytes of its receive buffer a socket has in use, in the kernel's accounting, for tests.
+#[cfg(test)]
+pub(crate) fn receive_memory(fd: BorrowedFd<'_>) -> u32 {
+    let mut values = [0u32; 9]; // SK_MEMINFO_VARS; the first is SK_MEMINFO_RMEM_ALLOC.
+    let mut length = size_of_val(&values) as libc::socklen_t;
+    // SAFETY: `values` has room for the `length` bytes announced.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            values.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    assert!(check(result).is_ok());
+    values[0]
+}
+
 /// Joins a multicast group on the interface with this index, until the socket is closed.
 pub(crate) fn join(fd: BorrowedFd<'_>, group: IpAddr, interface: u32) -> io::Result<()> {
     match group {
