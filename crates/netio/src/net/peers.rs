@@ -14,11 +14,18 @@ use super::room::Room;
 /// a connection set up anew asks at once ([`Peers::forget`]).
 const FRESH_MS: u64 = 1_000;
 
+/// An answer this young is good for a connection set up anew, too: programs set up many in a row,
+/// and a slot rests longer than this before another process takes it.
+const YOUNG_MS: u64 = 20;
+
 /// How long to wait before an unanswered question is repeated.
 const REPEAT_MS: u64 = 100;
 
-/// How long an answer is worth waiting for; a peer that sleeps needs a wake-up, not more.
-const WORTHWHILE_MS: u64 = 20;
+/// How long an answer is worth waiting for. Where nobody holds the slot, that is known at once;
+/// whoever holds it answers when it gets the processor. Without its port, datagrams would
+/// land anywhere, unlimited and soon out of order, so only a peer that cannot answer (another
+/// build, say) is sent to without.
+const WORTHWHILE_MS: u64 = 1_000;
 
 /// Entries kept; slots times addresses of this host are few, so this is never reached honestly.
 const ENTRIES_MAX: usize = 8_192;
@@ -35,6 +42,7 @@ struct Entry {
     /// `None`: to be asked with the next datagram.
     asked_ms: Option<u64>,
     first_asked_ms: u64,
+    answered_ms: u64,
     /// The question was refused: nobody holds the slot.
     absent: bool,
     known: Option<Known>,
@@ -137,9 +145,16 @@ impl Peers {
 
     /// An answer came. One that was not asked for is not kept; `None` says the address is not
     /// served there.
-    pub(super) fn answered(&mut self, address: IpAddr, slot: u16, known: Option<Known>) {
+    pub(super) fn answered(
+        &mut self,
+        address: IpAddr,
+        slot: u16,
+        known: Option<Known>,
+        now_ms: u64,
+    ) {
         if let Some(entry) = self.entries.get_mut(&(address, slot)) {
             entry.known = known;
+            entry.answered_ms = now_ms;
             entry.absent = known.is_none();
             // The same socket as before still holds what it was sent.
             if let Some(Known { port, buffer }) = known
@@ -152,12 +167,15 @@ impl Peers {
 
     /// The question could not be delivered because nobody holds the slot.
     pub(super) fn absent(&mut self, address: IpAddr, slot: u16) {
-        self.answered(address, slot, None);
+        self.answered(address, slot, None, 0);
     }
 
-    /// Forgets the port of a peer, so that the next datagram asks.
-    pub(super) fn forget(&mut self, address: IpAddr, slot: u16) {
+    /// Forgets the port of a peer unless it was told just now, so that the next datagram asks.
+    pub(super) fn forget(&mut self, address: IpAddr, slot: u16, now_ms: u64) {
         if let Some(entry) = self.entries.get_mut(&(address, slot)) {
+            if entry.known.is_some() && now_ms.saturating_sub(entry.answered_ms) < YOUNG_MS {
+                return;
+            }
             let room = std::mem::take(&mut entry.room);
             *entry = Entry {
                 room,
@@ -204,7 +222,7 @@ mod tests {
         let mut peers = Peers::default();
         assert_eq!(peers.look_up(HERE, 7, 0), lookup(None, true));
         assert_eq!(peers.look_up(HERE, 7, 1), lookup(None, false));
-        peers.answered(HERE, 7, Some(KNOWN));
+        peers.answered(HERE, 7, Some(KNOWN), 0);
         assert_eq!(peers.look_up(HERE, 7, 2), lookup(Some(5000), false));
         assert_eq!(
             peers.look_up(HERE, 7, FRESH_MS),
@@ -226,17 +244,52 @@ mod tests {
         peers.look_up(HERE, 7, 0);
         assert!(!peers.is_settled(HERE, 7, WORTHWHILE_MS - 1));
         assert!(peers.is_settled(HERE, 7, WORTHWHILE_MS));
-        assert!(peers.look_up(HERE, 7, REPEAT_MS).ask);
+        assert!(peers.look_up(HERE, 7, WORTHWHILE_MS).ask);
         assert!(
-            peers.is_settled(HERE, 7, REPEAT_MS),
+            peers.is_settled(HERE, 7, WORTHWHILE_MS),
             "repeating starts no new wait"
         );
     }
 
     #[test]
+    fn a_forgotten_peer_is_asked_and_waited_for_anew_but_keeps_its_account() {
+        let mut peers = Peers::default();
+        peers.look_up(HERE, 7, 0);
+        peers.answered(HERE, 7, Some(KNOWN), 10);
+        peers.room(HERE, 7).unwrap().charge(1234);
+        peers.forget(HERE, 7, 10 + YOUNG_MS - 1);
+        assert_eq!(peers.known(HERE, 7), Some(KNOWN), "told just now");
+        peers.forget(HERE, 7, 10 + YOUNG_MS);
+        assert_eq!(peers.known(HERE, 7), None);
+        assert!(peers.room(HERE, 7).is_none());
+        assert!(!peers.is_settled(HERE, 7, 5_000));
+        assert_eq!(peers.look_up(HERE, 7, 5_000), lookup(None, true));
+        assert!(!peers.is_settled(HERE, 7, 5_000 + WORTHWHILE_MS - 1));
+        peers.answered(HERE, 7, Some(KNOWN), 5_001);
+        assert_eq!(peers.room(HERE, 7).unwrap().position(), 1234);
+        let other = Known {
+            port: 5001,
+            ..KNOWN
+        };
+        peers.answered(HERE, 7, Some(other), 5_002);
+        assert_eq!(peers.room(HERE, 7).unwrap().position(), 0);
+    }
+
+    #[test]
+    fn a_silent_peer_is_suspected_now_and_then() {
+        let mut peers = Peers::default();
+        assert!(!peers.suspect(HERE, 7, 0), "nobody known");
+        peers.look_up(HERE, 7, 0);
+        peers.answered(HERE, 7, Some(KNOWN), 0);
+        assert!(!peers.suspect(HERE, 7, REPEAT_MS - 1));
+        assert!(peers.suspect(HERE, 7, REPEAT_MS));
+        assert!(!peers.suspect(HERE, 7, REPEAT_MS + 1));
+    }
+
+    #[test]
     fn an_answer_nobody_asked_for_is_not_kept() {
         let mut peers = Peers::default();
-        peers.answered(HERE, 7, Some(KNOWN));
+        peers.answered(HERE, 7, Some(KNOWN), 0);
         assert_eq!(peers.known(HERE, 7), None);
         assert!(peers.entries.is_empty());
     }
@@ -246,7 +299,7 @@ mod tests {
         let mut peers = Peers::default();
         peers.set_host([HERE]);
         peers.look_up(HERE, 7, 0);
-        peers.answered(HERE, 7, Some(KNOWN));
+        peers.answered(HERE, 7, Some(KNOWN), 0);
         peers.set_host([HERE]);
         assert_eq!(peers.known(HERE, 7), Some(KNOWN));
         peers.set_host([]);
@@ -254,7 +307,7 @@ mod tests {
         assert!(!peers.is_host(HERE));
         peers.add_host(HERE);
         peers.look_up(HERE, 7, 0);
-        peers.answered(HERE, 7, Some(KNOWN));
+        peers.answered(HERE, 7, Some(KNOWN), 0);
         peers.remove_host(HERE);
         assert!(!peers.is_host(HERE));
         assert_eq!(peers.known(HERE, 7), None);

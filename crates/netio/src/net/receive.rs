@@ -410,7 +410,8 @@ impl Net {
                     buffer,
                 });
                 if query.port == self.setup.port {
-                    self.peers.answered(query.address, from, known);
+                    let now_ms = sys::monotonic_coarse_ms();
+                    self.peers.answered(query.address, from, known, now_ms);
                 }
             }
             Incoming::Caller { kind, payload } => {

@@ -192,7 +192,7 @@ impl Net {
     ///
     /// Datagrams sent earlier are not lost, but the first that take the short way overtake them.
     /// The first call for a peer asks it; an answer takes some microseconds from a peer that is
-    /// polling, and is not waited for longer than 20 ms.
+    /// polling, and is not waited for longer than a second.
     pub fn peer_ready(&mut self, to: &Destination) -> bool {
         let peer = self.peer(to);
         let Peer::Slot(slot) = peer else {
@@ -203,12 +203,14 @@ impl Net {
         self.peers.is_settled(to.destination, slot, now_ms)
     }
 
-    /// Forgets the private port of a same-host peer and asks for it: to be called when a
-    /// connection to it is set up, because the slot may have changed hands since the last one.
+    /// Forgets the private port of a same-host peer and asks for it, unless it was told just now:
+    /// to be called when a connection to it is set up, because the slot may have changed hands
+    /// since the last one.
     pub fn refresh_peer(&mut self, to: &Destination) {
         let peer = self.peer(to);
         if let Peer::Slot(slot) = peer {
-            self.peers.forget(to.destination, slot);
+            let now_ms = sys::monotonic_coarse_ms();
+            self.peers.forget(to.destination, slot, now_ms);
             self.destination_port(to, peer);
         }
     }

@@ -7,7 +7,8 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 const MAGIC: [u8; 2] = *b"Fe";
-const VERSION: u8 = 1;
+/// Also raised when marks change: whoever answers a question for a port answers marks, too.
+const VERSION: u8 = 2;
 const HEADER_BYTES: usize = 4;
 
 /// Misdirected packets.
@@ -340,7 +341,15 @@ mod tests {
         let mut endless = whole.clone();
         endless[8..12].fill(0);
         assert_eq!(packets_in(&endless), 0);
-        for foreign in [&b""[..], b"Fe", b"Xe\x01\x00", b"Fe\x02\x00", b"Fe\x01\x09"] {
+        let kinds = [
+            [b'X', b'e', VERSION, 0],
+            [b'F', b'e', VERSION - 1, 0],
+            [b'F', b'e', VERSION, 9],
+        ];
+        for foreign in [&b""[..], b"Fe"]
+            .into_iter()
+            .chain(kinds.iter().map(|k| &k[..]))
+        {
             assert!(Incoming::parse(foreign).is_none());
         }
         assert!(Incoming::parse(&header(KIND_CALLER)).is_none());

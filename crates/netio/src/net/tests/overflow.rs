@@ -232,27 +232,6 @@ fn a_stopped_receiver_does_not_keep_others_from_receiving() {
 }
 
 #[test]
-fn a_new_question_keeps_the_account_of_the_same_socket() {
-    let port = free_port();
-    let (mut a, mut b) = (small(port), small(port));
-    acquaint(&mut a, &mut b, LO);
-    let to = a.to(&b, LO);
-    while a.room(&to, PACKET) > 0 {
-        a.send_bytes(&to, &[0; PACKET]);
-    }
-    a.refresh_peer(&to);
-    // The answer to the question comes first, not that to the mark: the datagrams are still there.
-    while a.peer_buffer(ip(LO), b.slot()).is_none() {
-        let mut sockets = b.sockets.iter();
-        let slot = sockets.find(|(_, socket)| matches!(socket.role, Role::Slot(_)));
-        let token = slot.unwrap().0;
-        b.receive_from(token, &mut |_| {});
-        a.receive_ready(|_| {}).unwrap();
-    }
-    assert_eq!(a.room(&to, PACKET), 0);
-}
-
-#[test]
 fn what_nobody_may_say_is_not_heard() {
     let port = free_port();
     let (mut a, mut b) = (small(port), small(port));
