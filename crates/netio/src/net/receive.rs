@@ -40,6 +40,10 @@ const CALL_BYTES: usize = 256 << 10;
 /// A batch may grow while the last one had no more than this; 16 full messages are 1 MiB.
 const GROWTH_BYTES: usize = 64 << 10;
 
+/// Datagrams that the messages of a batch hold at most, if they are like those before: a program
+/// should get to see them, and to post new receives, before there are many more.
+const BATCH_DATAGRAMS: usize = 64;
+
 /// Longest datagram, or batch joined by the kernel.
 pub(super) const MESSAGE_BYTES: usize = 65_535;
 
@@ -152,16 +156,16 @@ impl Reception {
     }
 
     /// Adapts the batch size to what the last one yielded.
-    const fn adapt(&mut self, received: usize, bytes: usize) {
-        if received == self.batch && bytes <= GROWTH_BYTES {
-            self.batch = if received * 2 < BATCH {
-                received * 2
-            } else {
-                BATCH
-            };
+    fn adapt(&mut self, received: usize, total: Yield) {
+        let may_grow = received == self.batch && total.bytes <= GROWTH_BYTES;
+        self.batch = if total.datagrams > BATCH_DATAGRAMS {
+            received * BATCH_DATAGRAMS / total.datagrams
+        } else if may_grow && total.datagrams <= BATCH_DATAGRAMS / 2 {
+            received * 2
         } else {
-            self.batch = if received == 0 { 1 } else { received };
+            received
         }
+        .clamp(1, BATCH);
     }
 }
 
@@ -334,7 +338,7 @@ impl Net {
             socket.used_ms = sys::monotonic_coarse_ms();
         }
         let destination = socket.address;
-        reception.adapt(received, total.bytes);
+        reception.adapt(received, total);
         if let Some(own) = slots.first()
             && !reception.strays.is_empty()
         {

@@ -358,6 +358,30 @@ fn one_call_does_a_bounded_amount_of_work() {
     }
 }
 
+#[test]
+fn a_stream_of_batches_is_taken_a_batch_at_a_time() {
+    let port = free_port();
+    let (mut a, mut b) = (device(port, &["127.0.0.1"]), device(port, &["127.0.0.1"]));
+    acquaint(&mut a, &mut b, "127.0.0.1");
+    let to = a.to(&b, "127.0.0.1");
+    let mut sizes = Vec::new();
+    // Room for as many as a stream of single datagrams made room for.
+    for _ in 0..64 {
+        a.send_bytes(&to, &[0; 64]);
+    }
+    while b.receive(|_| {}).unwrap() > 0 {}
+    for _ in 0..30 {
+        a.send(&to, &[Fragment::from(&[0; 64 * 64][..])], 64, 64)
+            .unwrap();
+    }
+    while sizes.iter().sum::<usize>() < 30 * 64 {
+        sizes.push(b.receive(|_| {}).unwrap());
+    }
+    sizes.retain(|size| *size > 0);
+    assert!(sizes[0] <= 16 * 64);
+    assert!(sizes[1..].iter().all(|size| *size <= 2 * 64), "{sizes:?}");
+}
+
 // ---- errors of sending -------------------------------------------------------------------------
 
 #[test]
