@@ -107,6 +107,9 @@ pub struct NicConfig {
     /// How long a requester without credits waits for new ones before it tries its luck with one
     /// message (IBTA 9.7.7.2 lets it try at once, which costs an RNR wait if it fails).
     pub credit_probe: Duration,
+    /// As `credit_probe`, for a peer that has told of new receives without being asked: only the
+    /// loss of such news makes it necessary to try.
+    pub credit_probe_told: Duration,
     /// Bytes per second that all unreliable queue pairs together send; 0: no limit. Nothing
     /// comes back from their receivers, so only this keeps buffers from overflowing.
     pub unreliable_rate: u64,
@@ -140,6 +143,7 @@ impl Default for NicConfig {
             packet_overhead: 512,
             window_hold: Duration::from_millis(20),
             credit_probe: Duration::from_micros(500),
+            credit_probe_told: Duration::from_millis(20),
             unreliable_rate: 0,
             read_chunk_max: 64 << 10,
             ack_timeout_min: Duration::ZERO,

@@ -161,6 +161,8 @@ pub(crate) struct Requester {
     credit_limit: Option<u32>,
     /// Messages the responder had completed when it last told its credits.
     credits_at: u32,
+    /// The responder has told of new receives without being asked.
+    hears_of_credits: bool,
     /// Without credits and with nothing in flight: when to try one message all the same.
     probe_at: Option<Instant>,
 }

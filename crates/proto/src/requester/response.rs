@@ -72,25 +72,29 @@ impl Qp {
         if psn == self.requester.una.minus(1)
             && let Some((Syndrome::Ack { credits }, msn)) = syndrome
         {
-            self.update_credits(credits, msn);
+            if self.update_credits(credits, msn) {
+                self.requester.hears_of_credits = true;
+            }
             cx.schedule();
         } else if !psn.is_before(self.requester.una) {
             cx.counters().unexpected_response += 1;
         }
     }
 
-    /// Takes credits over, unless they are older than those known.
-    fn update_credits(&mut self, code: u8, msn: Msn) {
+    /// Takes credits over, unless they are older than those known; returns whether they changed.
+    fn update_credits(&mut self, code: u8, msn: Msn) -> bool {
         let requester = &mut self.requester;
         if msn.distance_from(Msn::new(requester.credits_at)) < 0 {
-            return;
+            return false;
         }
         requester.credits_at = msn.value();
         let limit = credits_of_code(code).map(|credits| Msn::new(msn.value() + credits).value());
-        if limit != requester.credit_limit {
-            requester.credit_limit = limit;
-            requester.probe_at = None;
+        if limit == requester.credit_limit {
+            return false;
         }
+        requester.credit_limit = limit;
+        requester.probe_at = None;
+        true
     }
 
     fn handle_acknowledge<H: Host>(

@@ -79,7 +79,13 @@ impl Qp {
                 Step::Again
             }
             Plan::NoCredit => {
-                let at = cx.now + cx.shared.config.credit_probe;
+                let config = &cx.shared.config;
+                let wait = if self.requester.hears_of_credits {
+                    config.credit_probe_told
+                } else {
+                    config.credit_probe
+                };
+                let at = cx.now + wait;
                 let at = *self.requester.probe_at.get_or_insert(at);
                 cx.shared.timers.arm(self.index, Timer::Pace, at);
                 Step::Idle

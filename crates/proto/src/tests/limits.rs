@@ -324,6 +324,27 @@ fn credits_keep_a_sender_from_running_into_rnr_naks() {
     assert_eq!(pair.a.nic.counters().retransmissions, 0);
 }
 
+/// A peer that tells of new receives by itself may take its time with them.
+#[test]
+fn a_slow_receiver_that_tells_of_its_receives_is_not_tried() {
+    let mut pair = rc().connect();
+    pair.b.post_recv(0, BASE, 10);
+    pair.a.post(send(0).len(10));
+    pair.run_for(Duration::from_micros(10));
+    pair.b.post_recv(1, BASE, 10);
+    pair.run_for(Duration::from_micros(10));
+    for wr_id in 1..5 {
+        pair.a.post(send(wr_id).len(10));
+    }
+    for wr_id in 2..5 {
+        pair.run_for(Duration::from_millis(19));
+        pair.b.post_recv(wr_id, BASE, 10);
+    }
+    pair.run_until_idle();
+    assert_eq!(pair.a.completions().len(), 5);
+    assert_eq!(pair.b.nic.counters().out_of_buffer, 0);
+}
+
 #[test]
 fn without_credits_one_message_is_tried_after_a_while() {
     let mut pair = rc().connect();
