@@ -16,6 +16,10 @@ use std::time::Duration;
 /// Packets that one round hands to the wire before others get a turn at the lock.
 const ROUND_PACKETS: usize = 256;
 
+/// How often a round looks for more packets before it lets a timer fire, at most: some
+/// milliseconds of work.
+const LOOKS_MAX: u32 = 128;
+
 /// How soon the network is asked again after it would not take a packet. What makes room arrives
 /// as a packet does and is looked at then; this is for the case that nothing comes. Longer than
 /// the service thread stays away from a polling program, so as not to wake it each time.
@@ -111,11 +115,19 @@ impl Core {
     /// `everywhere` it looks at all sockets only now and then.
     pub(crate) fn round(&mut self, now: Instant, everywhere: bool) -> bool {
         let received = self.receive(now, everywhere);
-        if self.nic.poll_timeout().is_some_and(|due| due <= now) {
+        if self.is_due(now) {
+            // A process that did not get to run for a while finds a lot in its sockets: what a
+            // timer waits for may be among it.
+            let mut looks = 1..LOOKS_MAX;
+            while self.is_due(now) && self.receive(now, true) && looks.next().is_some() {}
             self.with_nic(|nic, effects| nic.handle_timeout(now, effects));
         }
         let sent = self.transmit(now);
         received || sent
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.nic.poll_timeout().is_some_and(|due| due <= now)
     }
 
     /// Prepares for packets to a peer: on this host its process is asked for its own port.
