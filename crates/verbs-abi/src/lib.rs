@@ -62,6 +62,9 @@ mod bindings;
 )]
 pub mod functions;
 
+#[allow(non_camel_case_types, reason = "the names are those of C structs")]
+pub mod gsi;
+
 #[allow(clippy::wildcard_imports, reason = "generated")]
 mod layout;
 
