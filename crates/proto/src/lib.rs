@@ -15,6 +15,7 @@ extern crate alloc;
 extern crate std;
 
 mod attributes;
+pub mod cm;
 mod completion;
 mod config;
 mod counters;

@@ -5,6 +5,8 @@
 //! which headers follow the BTH, whether a receive request is consumed and where in its message a
 //! packet stands; parser, builder and printer all read it.
 //!
+//! Management datagrams are in [`mad`], the messages of the communication manager in [`cm`].
+//!
 //! This crate is not a protocol: it keeps no state and sends nothing. Read IBTA volume 1,
 //! chapter 9 (transport) and annex A17 (RoCEv2) first.
 #![no_std]
@@ -15,8 +17,10 @@
 extern crate std;
 
 pub mod aeth;
+pub mod cm;
 pub mod header;
 pub mod icrc;
+pub mod mad;
 mod number;
 mod opcode;
 mod packet;
