@@ -21,6 +21,7 @@ pub mod cm;
 pub mod header;
 pub mod icrc;
 pub mod mad;
+pub mod metaroce;
 mod number;
 mod opcode;
 mod packet;
