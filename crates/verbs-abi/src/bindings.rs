@@ -2,6 +2,7 @@
 
 use crate::{__be16, __be32, __be64};
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
+use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 
 pub const IBV_ACCESS_OPTIONAL_FIRST: u32 = 1048576;
 pub const IBV_DEVICE_RAW_SCATTER_FCS: u64 = 17179869184;
@@ -19,6 +20,19 @@ pub const IBV_PATH_FLAG_OUTBOUND: u32 = 8;
 pub const IBV_PATH_FLAG_INBOUND: u32 = 16;
 pub const IBV_PATH_FLAG_INBOUND_REVERSE: u32 = 32;
 pub const IBV_PATH_FLAG_BIDIRECTIONAL: u32 = 40;
+pub const RDMA_IB_IP_PS_MASK: i32 = -65536;
+pub const RDMA_IB_IP_PORT_MASK: u32 = 65535;
+pub const RDMA_IB_IP_PS_TCP: u32 = 17170432;
+pub const RDMA_IB_IP_PS_UDP: u32 = 17891328;
+pub const RDMA_IB_PS_IB: u32 = 20905984;
+pub const RDMA_UDP_QKEY: u32 = 19088743;
+pub const RAI_PASSIVE: u32 = 1;
+pub const RAI_NUMERICHOST: u32 = 2;
+pub const RAI_NOROUTE: u32 = 4;
+pub const RAI_FAMILY: u32 = 8;
+pub const RAI_SA: u32 = 16;
+pub const RAI_DNS: u32 = 32;
+pub const SOL_RDMA: u32 = 65536;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ib_uverbs_global_route {
@@ -2331,6 +2345,191 @@ pub struct ib_user_path_rec {
     pub packet_life_time: u8,
     pub preference: u8,
 }
+pub const RDMA_CM_EVENT_ADDR_RESOLVED: rdma_cm_event_type = 0;
+pub const RDMA_CM_EVENT_ADDR_ERROR: rdma_cm_event_type = 1;
+pub const RDMA_CM_EVENT_ROUTE_RESOLVED: rdma_cm_event_type = 2;
+pub const RDMA_CM_EVENT_ROUTE_ERROR: rdma_cm_event_type = 3;
+pub const RDMA_CM_EVENT_CONNECT_REQUEST: rdma_cm_event_type = 4;
+pub const RDMA_CM_EVENT_CONNECT_RESPONSE: rdma_cm_event_type = 5;
+pub const RDMA_CM_EVENT_CONNECT_ERROR: rdma_cm_event_type = 6;
+pub const RDMA_CM_EVENT_UNREACHABLE: rdma_cm_event_type = 7;
+pub const RDMA_CM_EVENT_REJECTED: rdma_cm_event_type = 8;
+pub const RDMA_CM_EVENT_ESTABLISHED: rdma_cm_event_type = 9;
+pub const RDMA_CM_EVENT_DISCONNECTED: rdma_cm_event_type = 10;
+pub const RDMA_CM_EVENT_DEVICE_REMOVAL: rdma_cm_event_type = 11;
+pub const RDMA_CM_EVENT_MULTICAST_JOIN: rdma_cm_event_type = 12;
+pub const RDMA_CM_EVENT_MULTICAST_ERROR: rdma_cm_event_type = 13;
+pub const RDMA_CM_EVENT_ADDR_CHANGE: rdma_cm_event_type = 14;
+pub const RDMA_CM_EVENT_TIMEWAIT_EXIT: rdma_cm_event_type = 15;
+pub const RDMA_CM_EVENT_ADDRINFO_RESOLVED: rdma_cm_event_type = 16;
+pub const RDMA_CM_EVENT_ADDRINFO_ERROR: rdma_cm_event_type = 17;
+pub const RDMA_CM_EVENT_USER: rdma_cm_event_type = 18;
+pub const RDMA_CM_EVENT_INTERNAL: rdma_cm_event_type = 19;
+pub type rdma_cm_event_type = ::core::ffi::c_uint;
+pub const RDMA_PS_IPOIB: rdma_port_space = 2;
+pub const RDMA_PS_TCP: rdma_port_space = 262;
+pub const RDMA_PS_UDP: rdma_port_space = 273;
+pub const RDMA_PS_IB: rdma_port_space = 319;
+pub type rdma_port_space = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct rdma_ib_addr {
+    pub sgid: ibv_gid,
+    pub dgid: ibv_gid,
+    pub pkey: __be16,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct rdma_addr {
+    pub __bindgen_anon_1: rdma_addr__bindgen_ty_1,
+    pub __bindgen_anon_2: rdma_addr__bindgen_ty_2,
+    pub addr: rdma_addr__bindgen_ty_3,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union rdma_addr__bindgen_ty_1 {
+    pub src_addr: sockaddr,
+    pub src_sin: sockaddr_in,
+    pub src_sin6: sockaddr_in6,
+    pub src_storage: sockaddr_storage,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union rdma_addr__bindgen_ty_2 {
+    pub dst_addr: sockaddr,
+    pub dst_sin: sockaddr_in,
+    pub dst_sin6: sockaddr_in6,
+    pub dst_storage: sockaddr_storage,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union rdma_addr__bindgen_ty_3 {
+    pub ibaddr: rdma_ib_addr,
+}
+
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct rdma_route {
+    pub addr: rdma_addr,
+    pub path_rec: *mut ibv_sa_path_rec,
+    pub num_paths: ::core::ffi::c_int,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct rdma_event_channel {
+    pub fd: ::core::ffi::c_int,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct rdma_cm_id {
+    pub verbs: *mut ibv_context,
+    pub channel: *mut rdma_event_channel,
+    pub context: *mut ::core::ffi::c_void,
+    pub qp: *mut ibv_qp,
+    pub route: rdma_route,
+    pub ps: rdma_port_space,
+    pub port_num: u8,
+    pub event: *mut rdma_cm_event,
+    pub send_cq_channel: *mut ibv_comp_channel,
+    pub send_cq: *mut ibv_cq,
+    pub recv_cq_channel: *mut ibv_comp_channel,
+    pub recv_cq: *mut ibv_cq,
+    pub srq: *mut ibv_srq,
+    pub pd: *mut ibv_pd,
+    pub qp_type: ibv_qp_type,
+}
+pub const RDMA_MAX_RESP_RES: _bindgen_ty_25 = 255;
+pub const RDMA_MAX_INIT_DEPTH: _bindgen_ty_25 = 255;
+pub type _bindgen_ty_25 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct rdma_conn_param {
+    pub private_data: *const ::core::ffi::c_void,
+    pub private_data_len: u8,
+    pub responder_resources: u8,
+    pub initiator_depth: u8,
+    pub flow_control: u8,
+    pub retry_count: u8,
+    pub rnr_retry_count: u8,
+    pub srq: u8,
+    pub qp_num: u32,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct rdma_ud_param {
+    pub private_data: *const ::core::ffi::c_void,
+    pub private_data_len: u8,
+    pub ah_attr: ibv_ah_attr,
+    pub qp_num: u32,
+    pub qkey: u32,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct rdma_cm_event {
+    pub id: *mut rdma_cm_id,
+    pub listen_id: *mut rdma_cm_id,
+    pub event: rdma_cm_event_type,
+    pub status: ::core::ffi::c_int,
+    pub param: rdma_cm_event__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union rdma_cm_event__bindgen_ty_1 {
+    pub conn: rdma_conn_param,
+    pub ud: rdma_ud_param,
+    pub arg: u64,
+}
+
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct rdma_addrinfo {
+    pub ai_flags: ::core::ffi::c_int,
+    pub ai_family: ::core::ffi::c_int,
+    pub ai_qp_type: ::core::ffi::c_int,
+    pub ai_port_space: ::core::ffi::c_int,
+    pub ai_src_len: socklen_t,
+    pub ai_dst_len: socklen_t,
+    pub ai_src_addr: *mut sockaddr,
+    pub ai_dst_addr: *mut sockaddr,
+    pub ai_src_canonname: *mut ::core::ffi::c_char,
+    pub ai_dst_canonname: *mut ::core::ffi::c_char,
+    pub ai_route_len: usize,
+    pub ai_route: *mut ::core::ffi::c_void,
+    pub ai_connect_len: usize,
+    pub ai_connect: *mut ::core::ffi::c_void,
+    pub ai_next: *mut rdma_addrinfo,
+}
+pub const RDMA_CM_JOIN_MC_ATTR_ADDRESS: rdma_cm_join_mc_attr_mask = 1;
+pub const RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS: rdma_cm_join_mc_attr_mask = 2;
+pub const RDMA_CM_JOIN_MC_ATTR_RESERVED: rdma_cm_join_mc_attr_mask = 4;
+pub type rdma_cm_join_mc_attr_mask = ::core::ffi::c_uint;
+pub const RDMA_MC_JOIN_FLAG_FULLMEMBER: rdma_cm_mc_join_flags = 0;
+pub const RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER: rdma_cm_mc_join_flags = 1;
+pub const RDMA_MC_JOIN_FLAG_RESERVED: rdma_cm_mc_join_flags = 2;
+pub type rdma_cm_mc_join_flags = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct rdma_cm_join_mc_attr_ex {
+    pub comp_mask: u32,
+    pub join_flags: u32,
+    pub addr: *mut sockaddr,
+}
+pub const RDMA_OPTION_ID: _bindgen_ty_26 = 0;
+pub const RDMA_OPTION_IB: _bindgen_ty_26 = 1;
+pub type _bindgen_ty_26 = ::core::ffi::c_uint;
+pub const RDMA_OPTION_ID_TOS: _bindgen_ty_27 = 0;
+pub const RDMA_OPTION_ID_REUSEADDR: _bindgen_ty_27 = 1;
+pub const RDMA_OPTION_ID_AFONLY: _bindgen_ty_27 = 2;
+pub const RDMA_OPTION_ID_ACK_TIMEOUT: _bindgen_ty_27 = 3;
+pub type _bindgen_ty_27 = ::core::ffi::c_uint;
+pub const RDMA_OPTION_IB_PATH: _bindgen_ty_28 = 1;
+pub type _bindgen_ty_28 = ::core::ffi::c_uint;
+pub const RDMA_SQSIZE: _bindgen_ty_30 = 0;
+pub const RDMA_RQSIZE: _bindgen_ty_30 = 1;
+pub const RDMA_INLINE: _bindgen_ty_30 = 2;
+pub const RDMA_IOMAPSIZE: _bindgen_ty_30 = 3;
+pub const RDMA_ROUTE: _bindgen_ty_30 = 4;
+pub type _bindgen_ty_30 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct verbs_ex_private {

@@ -2,6 +2,8 @@
 
 //! Declarations of the public entry points; see the crate's head.
 use crate::*;
+use libc::{epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pollfd};
+use libc::{sockaddr, socklen_t, timeval};
 
 unsafe extern "C" {
     pub fn ibv_wc_status_str(status: ibv_wc_status) -> *const ::core::ffi::c_char;
@@ -406,4 +408,429 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_create_event_channel() -> *mut rdma_event_channel;
+}
+unsafe extern "C" {
+    pub fn rdma_destroy_event_channel(channel: *mut rdma_event_channel);
+}
+unsafe extern "C" {
+    pub fn rdma_create_id(
+        channel: *mut rdma_event_channel,
+        id: *mut *mut rdma_cm_id,
+        context: *mut ::core::ffi::c_void,
+        ps: rdma_port_space,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_create_ep(
+        id: *mut *mut rdma_cm_id,
+        res: *mut rdma_addrinfo,
+        pd: *mut ibv_pd,
+        qp_init_attr: *mut ibv_qp_init_attr,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_destroy_ep(id: *mut rdma_cm_id);
+}
+unsafe extern "C" {
+    pub fn rdma_destroy_id(id: *mut rdma_cm_id) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_resolve_addr(
+        id: *mut rdma_cm_id,
+        src_addr: *mut sockaddr,
+        dst_addr: *mut sockaddr,
+        timeout_ms: ::core::ffi::c_int,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_resolve_route(
+        id: *mut rdma_cm_id,
+        timeout_ms: ::core::ffi::c_int,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_create_qp(
+        id: *mut rdma_cm_id,
+        pd: *mut ibv_pd,
+        qp_init_attr: *mut ibv_qp_init_attr,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_create_qp_ex(
+        id: *mut rdma_cm_id,
+        qp_init_attr: *mut ibv_qp_init_attr_ex,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_destroy_qp(id: *mut rdma_cm_id);
+}
+unsafe extern "C" {
+    pub fn rdma_connect(
+        id: *mut rdma_cm_id,
+        conn_param: *mut rdma_conn_param,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_establish(id: *mut rdma_cm_id) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_listen(id: *mut rdma_cm_id, backlog: ::core::ffi::c_int) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_get_request(
+        listen: *mut rdma_cm_id,
+        id: *mut *mut rdma_cm_id,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_accept(id: *mut rdma_cm_id, conn_param: *mut rdma_conn_param)
+    -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_reject(
+        id: *mut rdma_cm_id,
+        private_data: *const ::core::ffi::c_void,
+        private_data_len: u8,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_reject_ece(
+        id: *mut rdma_cm_id,
+        private_data: *const ::core::ffi::c_void,
+        private_data_len: u8,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_notify(id: *mut rdma_cm_id, event: ibv_event_type) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_disconnect(id: *mut rdma_cm_id) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_join_multicast(
+        id: *mut rdma_cm_id,
+        addr: *mut sockaddr,
+        context: *mut ::core::ffi::c_void,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_join_multicast_ex(
+        id: *mut rdma_cm_id,
+        mc_join_attr: *mut rdma_cm_join_mc_attr_ex,
+        context: *mut ::core::ffi::c_void,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_get_cm_event(
+        channel: *mut rdma_event_channel,
+        event: *mut *mut rdma_cm_event,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_get_src_port(id: *mut rdma_cm_id) -> __be16;
+}
+unsafe extern "C" {
+    pub fn rdma_get_dst_port(id: *mut rdma_cm_id) -> __be16;
+}
+unsafe extern "C" {
+    pub fn rdma_get_devices(num_devices: *mut ::core::ffi::c_int) -> *mut *mut ibv_context;
+}
+unsafe extern "C" {
+    pub fn rdma_free_devices(list: *mut *mut ibv_context);
+}
+unsafe extern "C" {
+    pub fn rdma_event_str(event: rdma_cm_event_type) -> *const ::core::ffi::c_char;
+}
+unsafe extern "C" {
+    pub fn rdma_set_option(
+        id: *mut rdma_cm_id,
+        level: ::core::ffi::c_int,
+        optname: ::core::ffi::c_int,
+        optval: *mut ::core::ffi::c_void,
+        optlen: usize,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_migrate_id(
+        id: *mut rdma_cm_id,
+        channel: *mut rdma_event_channel,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_getaddrinfo(
+        node: *const ::core::ffi::c_char,
+        service: *const ::core::ffi::c_char,
+        hints: *const rdma_addrinfo,
+        res: *mut *mut rdma_addrinfo,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_freeaddrinfo(res: *mut rdma_addrinfo);
+}
+unsafe extern "C" {
+    pub fn rdma_init_qp_attr(
+        id: *mut rdma_cm_id,
+        qp_attr: *mut ibv_qp_attr,
+        qp_attr_mask: *mut ::core::ffi::c_int,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_resolve_addrinfo(
+        id: *mut rdma_cm_id,
+        node: *const ::core::ffi::c_char,
+        service: *const ::core::ffi::c_char,
+        hints: *const rdma_addrinfo,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_query_addrinfo(
+        id: *mut rdma_cm_id,
+        info: *mut *mut rdma_addrinfo,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_write_cm_event(
+        id: *mut rdma_cm_id,
+        event: rdma_cm_event_type,
+        status: ::core::ffi::c_int,
+        arg: u64,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_create_srq(
+        id: *mut rdma_cm_id,
+        pd: *mut ibv_pd,
+        attr: *mut ibv_srq_init_attr,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_create_srq_ex(
+        id: *mut rdma_cm_id,
+        attr: *mut ibv_srq_init_attr_ex,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rdma_destroy_srq(id: *mut rdma_cm_id);
+}
+unsafe extern "C" {
+    pub fn rsocket(
+        domain: ::core::ffi::c_int,
+        type_: ::core::ffi::c_int,
+        protocol: ::core::ffi::c_int,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rbind(
+        socket: ::core::ffi::c_int,
+        addr: *const sockaddr,
+        addrlen: socklen_t,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rlisten(socket: ::core::ffi::c_int, backlog: ::core::ffi::c_int) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn raccept(
+        socket: ::core::ffi::c_int,
+        addr: *mut sockaddr,
+        addrlen: *mut socklen_t,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rconnect(
+        socket: ::core::ffi::c_int,
+        addr: *const sockaddr,
+        addrlen: socklen_t,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rshutdown(socket: ::core::ffi::c_int, how: ::core::ffi::c_int) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rclose(socket: ::core::ffi::c_int) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rrecv(
+        socket: ::core::ffi::c_int,
+        buf: *mut ::core::ffi::c_void,
+        len: usize,
+        flags: ::core::ffi::c_int,
+    ) -> isize;
+}
+unsafe extern "C" {
+    pub fn rrecvfrom(
+        socket: ::core::ffi::c_int,
+        buf: *mut ::core::ffi::c_void,
+        len: usize,
+        flags: ::core::ffi::c_int,
+        src_addr: *mut sockaddr,
+        addrlen: *mut socklen_t,
+    ) -> isize;
+}
+unsafe extern "C" {
+    pub fn rrecvmsg(
+        socket: ::core::ffi::c_int,
+        msg: *mut msghdr,
+        flags: ::core::ffi::c_int,
+    ) -> isize;
+}
+unsafe extern "C" {
+    pub fn rsend(
+        socket: ::core::ffi::c_int,
+        buf: *const ::core::ffi::c_void,
+        len: usize,
+        flags: ::core::ffi::c_int,
+    ) -> isize;
+}
+unsafe extern "C" {
+    pub fn rsendto(
+        socket: ::core::ffi::c_int,
+        buf: *const ::core::ffi::c_void,
+        len: usize,
+        flags: ::core::ffi::c_int,
+        dest_addr: *const sockaddr,
+        addrlen: socklen_t,
+    ) -> isize;
+}
+unsafe extern "C" {
+    pub fn rsendmsg(
+        socket: ::core::ffi::c_int,
+        msg: *const msghdr,
+        flags: ::core::ffi::c_int,
+    ) -> isize;
+}
+unsafe extern "C" {
+    pub fn rread(socket: ::core::ffi::c_int, buf: *mut ::core::ffi::c_void, count: usize) -> isize;
+}
+unsafe extern "C" {
+    pub fn rreadv(
+        socket: ::core::ffi::c_int,
+        iov: *const iovec,
+        iovcnt: ::core::ffi::c_int,
+    ) -> isize;
+}
+unsafe extern "C" {
+    pub fn rwrite(
+        socket: ::core::ffi::c_int,
+        buf: *const ::core::ffi::c_void,
+        count: usize,
+    ) -> isize;
+}
+unsafe extern "C" {
+    pub fn rwritev(
+        socket: ::core::ffi::c_int,
+        iov: *const iovec,
+        iovcnt: ::core::ffi::c_int,
+    ) -> isize;
+}
+unsafe extern "C" {
+    pub fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: ::core::ffi::c_int)
+    -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rselect(
+        nfds: ::core::ffi::c_int,
+        readfds: *mut fd_set,
+        writefds: *mut fd_set,
+        exceptfds: *mut fd_set,
+        timeout: *mut timeval,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rgetpeername(
+        socket: ::core::ffi::c_int,
+        addr: *mut sockaddr,
+        addrlen: *mut socklen_t,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rgetsockname(
+        socket: ::core::ffi::c_int,
+        addr: *mut sockaddr,
+        addrlen: *mut socklen_t,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rsetsockopt(
+        socket: ::core::ffi::c_int,
+        level: ::core::ffi::c_int,
+        optname: ::core::ffi::c_int,
+        optval: *const ::core::ffi::c_void,
+        optlen: socklen_t,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rgetsockopt(
+        socket: ::core::ffi::c_int,
+        level: ::core::ffi::c_int,
+        optname: ::core::ffi::c_int,
+        optval: *mut ::core::ffi::c_void,
+        optlen: *mut socklen_t,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn rfcntl(socket: ::core::ffi::c_int, cmd: ::core::ffi::c_int, ...) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn riomap(
+        socket: ::core::ffi::c_int,
+        buf: *mut ::core::ffi::c_void,
+        len: usize,
+        prot: ::core::ffi::c_int,
+        flags: ::core::ffi::c_int,
+        offset: off_t,
+    ) -> off_t;
+}
+unsafe extern "C" {
+    pub fn riounmap(
+        socket: ::core::ffi::c_int,
+        buf: *mut ::core::ffi::c_void,
+        len: usize,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn riowrite(
+        socket: ::core::ffi::c_int,
+        buf: *const ::core::ffi::c_void,
+        count: usize,
+        offset: off_t,
+        flags: ::core::ffi::c_int,
+    ) -> usize;
+}
+unsafe extern "C" {
+    pub fn repoll_create(flags: ::core::ffi::c_int) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn repoll_ctl(
+        epfd: ::core::ffi::c_int,
+        op: ::core::ffi::c_int,
+        fd: ::core::ffi::c_int,
+        event: *mut epoll_event,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn repoll_wait(
+        epfd: ::core::ffi::c_int,
+        events: *mut epoll_event,
+        maxevents: ::core::ffi::c_int,
+        timeout: ::core::ffi::c_int,
+    ) -> ::core::ffi::c_int;
 }

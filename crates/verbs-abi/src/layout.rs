@@ -256,3 +256,25 @@ layout!(ib_user_path_rec: 64, 4 { dgid: 0, sgid: 16, dlid: 32, slid: 34, raw_tra
     flow_label: 40, reversible: 44, mtu: 48, pkey: 52, hop_limit: 54, traffic_class: 55,
     numb_path: 56, sl: 57, mtu_selector: 58, rate_selector: 59, rate: 60,
     packet_life_time_selector: 61, packet_life_time: 62, preference: 63, });
+layout!(rdma_ib_addr: 40, 8 { sgid: 0, dgid: 16, pkey: 32, });
+layout!(rdma_addr__bindgen_ty_1: 128, 8 { src_addr: 0, src_sin: 0, src_sin6: 0, src_storage: 0, });
+layout!(rdma_addr__bindgen_ty_2: 128, 8 { dst_addr: 0, dst_sin: 0, dst_sin6: 0, dst_storage: 0, });
+layout!(rdma_addr__bindgen_ty_3: 40, 8 { ibaddr: 0, });
+layout!(rdma_addr: 296, 8 { addr: 256, });
+layout!(rdma_route: 312, 8 { addr: 0, path_rec: 296, num_paths: 304, });
+layout!(rdma_event_channel: 4, 4 { fd: 0, });
+layout!(rdma_cm_id: 416, 8 { verbs: 0, channel: 8, context: 16, qp: 24, route: 32, ps: 344,
+    port_num: 348, event: 352, send_cq_channel: 360, send_cq: 368, recv_cq_channel: 376,
+    recv_cq: 384, srq: 392, pd: 400, qp_type: 408, });
+layout!(rdma_conn_param: 24, 8 { private_data: 0, private_data_len: 8, responder_resources: 9,
+    initiator_depth: 10, flow_control: 11, retry_count: 12, rnr_retry_count: 13, srq: 14,
+    qp_num: 16, });
+layout!(rdma_ud_param: 56, 8 { private_data: 0, private_data_len: 8, ah_attr: 16, qp_num: 48,
+    qkey: 52, });
+layout!(rdma_cm_event__bindgen_ty_1: 56, 8 { conn: 0, ud: 0, arg: 0, });
+layout!(rdma_cm_event: 80, 8 { id: 0, listen_id: 8, event: 16, status: 20, param: 24, });
+layout!(rdma_addrinfo: 96, 8 { ai_flags: 0, ai_family: 4, ai_qp_type: 8, ai_port_space: 12,
+    ai_src_len: 16, ai_dst_len: 20, ai_src_addr: 24, ai_dst_addr: 32, ai_src_canonname: 40,
+    ai_dst_canonname: 48, ai_route_len: 56, ai_route: 64, ai_connect_len: 72, ai_connect: 80,
+    ai_next: 88, });
+layout!(rdma_cm_join_mc_attr_ex: 16, 8 { comp_mask: 0, join_flags: 4, addr: 8, });

@@ -40,6 +40,9 @@ mod with_bindgen {
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <rdma/rsocket.h>
 ";
     const NOTICE: &str = "// Written by `cargo xtask abi --regenerate` from the headers of \
                           rdma-core 65. Do not edit.\n\n";
@@ -106,10 +109,14 @@ mod with_bindgen {
             .allowlist_type("verbs_context")
             .allowlist_type("ib_uverbs_(qp_attr|ah_attr|global_route)")
             .allowlist_type("ib_user_path_rec")
+            .allowlist_type("rdma_.*")
             .allowlist_var("IBV_.*|ETHERNET_LL_SIZE|IB_ROCE_.*|IB_GRH_.*")
+            .allowlist_var("RDMA_.*|RAI_.*|SOL_RDMA")
+            .blocklist_type("rdma_driver_id|__socklen_t|sockaddr.*|socklen_t|sa_family_t|in_addr.*|in_port_t|in6_addr.*")
             .blocklist_type("pthread_.*|timespec|__be.*|__u8|__u16|__u32|__u64|__aligned_u64")
             .blocklist_type("__pthread_.*|__time_t|__syscall_slong_t|__atomic_wide_counter.*")
             .raw_line("use libc::{pthread_cond_t, pthread_mutex_t, timespec};")
+            .raw_line("use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};")
             .raw_line("use crate::{__be16, __be32, __be64};")
             .generate()?
             .to_string();
@@ -124,9 +131,14 @@ mod with_bindgen {
     fn functions(include: &str) -> Result<String> {
         let text = builder(include)
             .allowlist_function("_?ibv_.*|mbps_to_ibv_rate|mult_to_ibv_rate")
+            .allowlist_function("rdma_.*|rsocket|rbind|rlisten|raccept|rconnect|rshutdown|rclose")
+            .allowlist_function("rrecv.*|rsend.*|rread.?|rwrite.?|rpoll|rselect|rget.*|rsetsockopt")
+            .allowlist_function("rfcntl|riomap|riounmap|riowrite|repoll_.*")
             .allowlist_recursively(false)
             .raw_line("//! Declarations of the public entry points; see the crate's head.")
             .raw_line("use crate::*;")
+            .raw_line("use libc::{epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pollfd};")
+            .raw_line("use libc::{sockaddr, socklen_t, timeval};")
             .generate()?
             .to_string();
         Ok(text)

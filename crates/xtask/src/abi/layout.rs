@@ -386,7 +386,8 @@ impl Probe {
         let mut program = String::from(
             "#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\n\
              #include <infiniband/sa.h>\n#include <rdma/ib_user_sa.h>\n\
-             #include <rdma/ib_user_verbs.h>\nint main(void)\n{\n",
+             #include <rdma/ib_user_verbs.h>\n#include <rdma/rdma_cma.h>\n\
+             #include <rdma/rsocket.h>\nint main(void)\n{\n",
         );
         for claim in claims {
             // Both signs survive: a C constant is an int, an unsigned int or 64 bits wide.
