@@ -1,8 +1,9 @@
 // Written by `cargo xtask abi --regenerate` from the headers of rdma-core 65. Do not edit.
 
 use crate::{__be16, __be32, __be64};
+use libc::socklen_t;
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
-use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 
 pub const IBV_ACCESS_OPTIONAL_FIRST: u32 = 1048576;
 pub const IBV_DEVICE_RAW_SCATTER_FCS: u64 = 17179869184;

@@ -1,4 +1,5 @@
-//! The `repr(C)` mirror of `infiniband/verbs.h`: names, layouts and values, no logic.
+//! The `repr(C)` mirror of `infiniband/verbs.h`, `rdma/rdma_cma.h` and `rdma/rsocket.h`: names,
+//! layouts and values, no logic.
 //!
 //! It follows rdma-core 65, a superset of rdma-core 44: structs only ever grew at an end that older
 //! programs do not look at, so the newest layout serves them all. `later.txt` names what

@@ -3,6 +3,7 @@
 //! ```text
 //! bin/feroce                 the command
 //! lib/libibverbs.so.1        the verbs library, and the link libibverbs.so
+//! lib/librdmacm.so.1         the connection manager, and the link librdmacm.so
 //! lib/libferoce_shim.so      the file-call shim that `feroce run` preloads
 //! ```
 //!
@@ -47,15 +48,19 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
 
 /// Builds everything with one cargo profile and returns the files of the result.
 pub(crate) fn build(profile: &str, folder: &Path) -> Result<Vec<PathBuf>> {
-    let artifacts = cargo::build(&["feroce-cli", "feroce-ibverbs", "feroce-shim"], profile)?;
+    let artifacts = cargo::build(
+        &[
+            "feroce-cli",
+            "feroce-ibverbs",
+            "feroce-rdmacm",
+            "feroce-shim",
+        ],
+        profile,
+    )?;
     let (programs, libraries) = (folder.join("bin"), folder.join("lib"));
     for folder in [&programs, &libraries] {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    let library = CLibrary {
-        crate_folder: "ibverbs",
-        soname: "libibverbs.so.1",
-    };
     let mut files = vec![
         install(
             find(&artifacts, "feroce-cli", "bin")?,
@@ -66,8 +71,10 @@ pub(crate) fn build(profile: &str, folder: &Path) -> Result<Vec<PathBuf>> {
             &libraries.join("libferoce_shim.so"),
         )?,
     ];
-    let archive = find(&artifacts, "feroce-ibverbs", "staticlib")?;
-    files.extend(library.link(archive, &libraries)?);
+    for library in LIBRARIES {
+        let archive = find(&artifacts, library.package, "staticlib")?;
+        files.extend(library.link(archive, &libraries)?);
+    }
     Ok(files)
 }
 
@@ -75,10 +82,28 @@ pub(crate) fn build(profile: &str, folder: &Path) -> Result<Vec<PathBuf>> {
 ///
 /// rustc cannot do this last step itself: it writes a version script of its own for a `cdylib`.
 struct CLibrary {
+    package: &'static str,
     /// Holds the table `symbols.txt`.
     crate_folder: &'static str,
     soname: &'static str,
+    /// Libraries of ours that it calls: linked before it.
+    needs: &'static [&'static str],
 }
+
+const LIBRARIES: [CLibrary; 2] = [
+    CLibrary {
+        package: "feroce-ibverbs",
+        crate_folder: "ibverbs",
+        soname: "libibverbs.so.1",
+        needs: &[],
+    },
+    CLibrary {
+        package: "feroce-rdmacm",
+        crate_folder: "rdmacm",
+        soname: "librdmacm.so.1",
+        needs: &["libibverbs.so.1"],
+    },
+];
 
 impl CLibrary {
     fn link(&self, archive: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
@@ -100,6 +125,7 @@ impl CLibrary {
             .arg("-Wl,--whole-archive")
             .arg(archive)
             .arg("-Wl,--no-whole-archive");
+        linker.args(self.needs.iter().map(|library| folder.join(library)));
         linker.arg(format!("-Wl,-soname,{}", self.soname));
         linker.arg(format!("-Wl,--version-script={}", script.display()));
         // Calls inside the library stay inside it, whatever a program preloads.

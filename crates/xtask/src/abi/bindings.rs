@@ -112,11 +112,13 @@ mod with_bindgen {
             .allowlist_type("rdma_.*")
             .allowlist_var("IBV_.*|ETHERNET_LL_SIZE|IB_ROCE_.*|IB_GRH_.*")
             .allowlist_var("RDMA_.*|RAI_.*|SOL_RDMA")
-            .blocklist_type("rdma_driver_id|__socklen_t|sockaddr.*|socklen_t|sa_family_t|in_addr.*|in_port_t|in6_addr.*")
+            .blocklist_type("rdma_driver_id|__socklen_t|sockaddr.*|socklen_t|sa_family_t")
+            .blocklist_type("in_addr.*|in_port_t|in6_addr.*")
             .blocklist_type("pthread_.*|timespec|__be.*|__u8|__u16|__u32|__u64|__aligned_u64")
             .blocklist_type("__pthread_.*|__time_t|__syscall_slong_t|__atomic_wide_counter.*")
             .raw_line("use libc::{pthread_cond_t, pthread_mutex_t, timespec};")
-            .raw_line("use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};")
+            .raw_line("use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};")
+            .raw_line("use libc::socklen_t;")
             .raw_line("use crate::{__be16, __be32, __be64};")
             .generate()?
             .to_string();
