@@ -46,7 +46,7 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
             _ => bail!(argument.unexpected()),
         }
     }
-    if let Some(status) = in_namespace(&given)? {
+    if let Some(status) = in_namespace(&given, &[], &[])? {
         if !status.success() {
             bail!("a judge is not content");
         }
@@ -61,8 +61,13 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
 }
 
 /// Runs this command again in a network namespace of its own, where nobody else holds the port. As
-/// root only; `None`: stay here.
-fn in_namespace(arguments: &[String]) -> Result<Option<ExitStatus>> {
+/// root only; `None`: stay here. `environment` is for that run, and so is
+/// `prefix`, a command that runs another one.
+pub(crate) fn in_namespace(
+    arguments: &[String],
+    environment: &[(&str, &str)],
+    prefix: &[&str],
+) -> Result<Option<ExitStatus>> {
     const INSIDE: &str = "FEROCE_JUDGE_INSIDE";
     let tools = ["unshare", "ip"]
         .into_iter()
@@ -71,15 +76,13 @@ fn in_namespace(arguments: &[String]) -> Result<Option<ExitStatus>> {
         return Ok(None);
     }
     let status = Command::new("unshare")
-        .args([
-            "--net",
-            "sh",
-            "-c",
-            "ip link set lo up && exec \"$0\" \"$@\"",
-        ])
+        .arg("--net")
+        .args(prefix)
+        .args(["sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""])
         .arg(std::env::current_exe()?)
         .args(arguments)
         .env(INSIDE, "1")
+        .envs(environment.iter().copied())
         .status()?;
     Ok(Some(status))
 }

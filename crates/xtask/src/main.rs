@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 mod abi;
+mod bench;
 mod cargo;
 mod ci;
 mod dist;
@@ -20,6 +21,7 @@ cargo xtask COMMAND
 
   ci                                       everything that must hold; what .ci/run calls
   packages                                 install, or name, what the checks use from Debian
+  bench [--quick] [--only TEXT] [--help]   how fast, as ratios to what this machine can do
   dist [--profile NAME] [--out FOLDER]     build the programs and C libraries into target/feroce
   abi [--profile NAME] [--no-build]        compare libibverbs.so.1 with its table, headers, programs
   abi --regenerate [--include FOLDER]      write crates/verbs-abi again from the C headers
@@ -54,6 +56,7 @@ fn run() -> Result<()> {
     match command.to_str() {
         Some("ci") => ci::run(arguments),
         Some("packages") => ci::packages(arguments),
+        Some("bench") => bench::run(arguments),
         Some("dist") => dist::run(arguments),
         Some("abi") => abi::run(arguments),
         Some("fuzz") => fuzz::run(arguments),

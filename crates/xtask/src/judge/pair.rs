@@ -46,15 +46,24 @@ impl Ended {
 impl Running {
     /// Starts `command`, as an unprivileged user if we are root.
     pub(crate) fn start(mut command: Command, scratch: &Path, label: &str) -> io::Result<Self> {
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Self::start_as_we_are(command, scratch, label)
+    }
+
+    /// Starts `command` with our own rights.
+    pub(crate) fn start_as_we_are(
+        mut command: Command,
+        scratch: &Path,
+        label: &str,
+    ) -> io::Result<Self> {
         let output = scratch.join(format!("{label}.out"));
         let file = File::create(&output)?;
         command
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file);
-        if is_root() {
-            command.uid(NOBODY).gid(NOBODY);
-        }
         // A group of its own, so that stopping it stops what it started.
         command.process_group(0);
         Ok(Self {
