@@ -1,0 +1,4 @@
+//! Runs that are judged as a whole.
+
+mod network;
+mod roce;
