@@ -3,6 +3,7 @@
 use crate::batch::{Batch, Storage};
 use crate::cq::Cq;
 use crate::device::DeviceEvent;
+use crate::gsi::Gsi;
 use crate::host::{Effects, Wire};
 use feroce_mem as mem;
 use feroce_netio::{Datagram, Destination, Net, Verdict};
@@ -39,6 +40,10 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     pub(crate) capture: Option<Capture>,
     pub(crate) slot: u16,
+    /// The device's name.
+    pub(crate) name: String,
+    /// The general service interface.
+    pub(crate) gsi: Gsi,
     storage: Storage,
 }
 
@@ -61,11 +66,15 @@ pub struct Counters {
     pub send_errors: u64,
     /// Packets dropped because a send buffer stayed full.
     pub send_dropped: u64,
+    /// Management datagrams answered with a refusal because nobody wants them.
+    pub mads_refused: u64,
+    /// Management datagrams dropped because queues were full.
+    pub mads_dropped: u64,
 }
 
 impl Counters {
     /// Names and values.
-    pub const fn fields(&self) -> [(&'static str, u64); 8] {
+    pub const fn fields(&self) -> [(&'static str, u64); 10] {
         [
             ("sent_packets", self.sent_packets),
             ("sent_bytes", self.sent_bytes),
@@ -75,12 +84,20 @@ impl Counters {
             ("malformed_packets", self.malformed),
             ("send_errors", self.send_errors),
             ("send_dropped", self.send_dropped),
+            ("mads_refused", self.mads_refused),
+            ("mads_dropped", self.mads_dropped),
         ]
     }
 }
 
 impl Core {
-    pub(crate) fn new(nic: Nic, net: Net, slot: u16, capture: Option<Capture>) -> Self {
+    pub(crate) fn new(
+        name: String,
+        nic: Nic,
+        net: Net,
+        slot: u16,
+        capture: Option<Capture>,
+    ) -> Self {
         Self {
             nic,
             mem: mem::Table::new(),
@@ -92,6 +109,8 @@ impl Core {
             counters: Counters::default(),
             capture,
             slot,
+            name,
+            gsi: Gsi::default(),
             storage: Storage::default(),
         }
     }
@@ -106,6 +125,7 @@ impl Core {
             cqs: &self.cqs,
             events: &mut self.events,
             fired: &mut self.fired,
+            management: &mut self.gsi.inbox,
             wire: None,
         };
         call(&mut self.nic, &mut effects)
@@ -122,6 +142,7 @@ impl Core {
             while self.is_due(now) && self.receive(now, true) && looks.next().is_some() {}
             self.with_nic(|nic, effects| nic.handle_timeout(now, effects));
         }
+        self.route_management(now);
         let sent = self.transmit(now);
         received || sent
     }
@@ -145,10 +166,8 @@ impl Core {
 
     /// When the next round is due without anything arriving.
     pub(crate) fn due(&self) -> Option<Instant> {
-        match (self.nic.poll_timeout(), self.retry_at) {
-            (Some(timer), Some(retry)) => Some(timer.min(retry)),
-            (timer, retry) => timer.or(retry),
-        }
+        let due = [self.nic.poll_timeout(), self.retry_at, self.gsi.retry_at];
+        due.into_iter().flatten().min()
     }
 
     /// Sends what the protocol has to send, up to a round's worth.
@@ -160,6 +179,7 @@ impl Core {
             cqs: &self.cqs,
             events: &mut self.events,
             fired: &mut self.fired,
+            management: &mut self.gsi.inbox,
             wire: Some(Wire {
                 net: &mut self.net,
                 batch,
@@ -185,6 +205,7 @@ impl Core {
             cqs,
             events,
             fired,
+            gsi,
             counters,
             capture,
             slot,
@@ -195,6 +216,7 @@ impl Core {
             cqs,
             events,
             fired,
+            management: &mut gsi.inbox,
             wire: None,
         };
         let mut run = Run::default();

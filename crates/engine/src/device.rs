@@ -175,7 +175,7 @@ impl Device {
         let net = Net::open(config, slot)?;
         let capture = Capture::from_environment();
         let nic = Nic::new(nic_config(&candidate)?);
-        let core = Core::new(nic, net, number, capture);
+        let core = Core::new(candidate.name.clone(), nic, net, number, capture);
         let device = Arc::new(Self::assemble(candidate, core, number));
         let service = Service::start(&device)?;
         let _ = device.service.set(service);

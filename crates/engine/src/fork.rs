@@ -6,7 +6,7 @@
 //! it: else the kernel would go on delivering packets to them after the parent's end. Not here:
 //! when these functions are called (`pthread_atfork`).
 
-use crate::{device, statistics};
+use crate::{device, gsi, statistics};
 use std::os::fd::RawFd;
 use std::sync::Weak;
 
@@ -15,6 +15,7 @@ use std::sync::Weak;
 pub struct Forking {
     devices: device::OpenedGuard,
     reports: statistics::ReportsGuard,
+    claims: gsi::Forking,
     sockets: Vec<RawFd>,
 }
 
@@ -24,13 +25,16 @@ pub fn before_fork() -> Forking {
     let devices = device::opened();
     let reports = statistics::reports();
     let alive = devices.iter().map(|(_, device)| device);
-    let sockets = alive
+    let mut sockets: Vec<RawFd> = alive
         .filter_map(Weak::upgrade)
         .flat_map(|device| device.lock().net.descriptors())
         .collect();
+    let claims = gsi::before_fork();
+    sockets.extend(&claims.descriptors);
     Forking {
         devices,
         reports,
+        claims,
         sockets,
     }
 }
@@ -49,5 +53,6 @@ impl Forking {
     pub fn in_child(mut self) {
         self.devices.clear();
         self.reports.clear();
+        gsi::forget_in_child(self.claims);
     }
 }

@@ -5,14 +5,15 @@ use crate::batch::{Batch, STAGE_MAX};
 use crate::core::Counters;
 use crate::cq::{Cq, Shown, Stamped};
 use crate::device::DeviceEvent;
+use crate::gsi::Inbox;
 use feroce_mem as mem;
 use feroce_netio::{Destination, Net, SendError};
 use feroce_obs::pcapng::{Capture, Direction};
 use feroce_proto::{
     AsyncEvent, AtomicOperation, BindRequest, Completion, CqId, Envelope, Host, LocalFault,
-    Payload, PdId, RemoteAccess, RemoteFault, RemoteRange, Sge, TransmitError,
+    MAD_LEN, Payload, PdId, RemoteAccess, RemoteFault, RemoteRange, Sge, TransmitError,
 };
-use feroce_wire::{Headers, MULTICAST_QPN, Qpn, ROCE_V2_PORT, icrc, pad_len};
+use feroce_wire::{Address, Headers, MULTICAST_QPN, Qpn, ROCE_V2_PORT, icrc, pad_len};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub(crate) struct Effects<'t, 'c> {
     pub(crate) cqs: &'c Slab<Arc<Cq>>,
     pub(crate) events: &'c mut Vec<DeviceEvent>,
     pub(crate) fired: &'c mut u32,
+    pub(crate) management: &'c mut Inbox,
     pub(crate) wire: Option<Wire<'t, 'c>>,
 }
 
@@ -437,5 +439,9 @@ impl Host for Effects<'_, '_> {
 
     fn event(&mut self, event: AsyncEvent) {
         self.events.push(DeviceEvent::Affiliated(event));
+    }
+
+    fn management(&mut self, from: &Address, mad: &[u8; MAD_LEN]) {
+        self.management.push(from, mad);
     }
 }

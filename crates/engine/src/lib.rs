@@ -17,6 +17,7 @@ mod device;
 mod discover;
 mod events;
 mod fork;
+mod gsi;
 mod host;
 mod ids;
 mod listeners;
@@ -30,7 +31,9 @@ pub use cq::{Channel, Cq, Notify, Stamped};
 pub use device::{Device, DeviceEvent, DeviceEvents, OpenError};
 pub use discover::{Candidate, GID_TABLE_LEN, Gid, PortInfo, candidates, gid_address, gid_bytes};
 pub use events::{EVENTS_MAX, EventQueue};
+pub use feroce_netio::{ClaimError, Place};
 pub use fork::{Forking, before_fork};
+pub use gsi::{Agent, AgentError, Listener, MAD_LEN, Mad, MadAddress, MadSendError};
 pub use queues::{PostListError, QpError};
 pub use statistics::report_statistics;
 

@@ -15,6 +15,7 @@
 //! | `convert` | flags, masks, attributes, work requests, completions: C to Rust and back |
 //! | `guard` | what surrounds every entry point: errno, the abort on a panic |
 //! | `name`, `rate`, `fork`, `sysfs`, `marshal` | entry points that need no device |
+//! | `gsi` | what `librdmacm.so.1` asks of this library |
 //! | `private`, `old` | names that exist so that programs load; they refuse |
 //! | `versions` | aliases with versions, from `symbols.txt` |
 //!
@@ -31,6 +32,7 @@ mod device;
 mod dm;
 mod event;
 mod fork;
+mod gsi;
 mod guard;
 mod handle;
 mod marshal;

@@ -112,3 +112,22 @@ fn memory_and_queues_have_the_signatures_of_the_header() {
         srq::ibv_query_srq;
     }
 }
+
+#[test]
+fn what_librdmacm_asks_has_the_signatures_of_its_declarations() {
+    use feroce_verbs_abi::gsi as header;
+    macro_rules! same_gsi {
+        ($($name:ident;)*) => { $(let _ = [crate::gsi::$name, header::$name];)* };
+    }
+    same_gsi! {
+        feroce_gsi_claim;
+        feroce_gsi_claim_listen;
+        feroce_gsi_claim_release;
+        feroce_gsi_close;
+        feroce_gsi_fd;
+        feroce_gsi_open;
+        feroce_gsi_receive;
+        feroce_gsi_send;
+        feroce_gsi_slot;
+    }
+}

@@ -83,7 +83,8 @@ impl Place {
     }
 
     /// The places where a request to this address may be listened for, the best first.
-    fn candidates(&self) -> [Self; 3] {
+    #[must_use]
+    pub fn candidates(&self) -> [Self; 3] {
         let any_v4 = IpAddr::from([0; 4]);
         let any_v6 = IpAddr::from([0; 16]);
         let family = if self.ip.is_ipv4() { any_v4 } else { any_v6 };
@@ -120,6 +121,9 @@ pub enum ClaimError {
     /// Every ephemeral port is.
     #[error("all ephemeral ports of port space {0:#06x} are taken")]
     Exhausted(u16),
+    /// The caller's fault: a port to connect from does not listen.
+    #[error("a port that was taken to connect from cannot listen")]
+    NotToListen,
     /// The kernel refused a Unix socket or the list of them.
     #[error("a claim cannot be made: {0}")]
     Io(#[from] io::Error),

@@ -264,6 +264,12 @@ impl Net {
         });
     }
 
+    /// Index of the interface.
+    #[must_use]
+    pub const fn interface(&self) -> u32 {
+        self.setup.interface
+    }
+
     /// The addresses served.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.local.iter().map(|local| local.ip)

@@ -72,8 +72,10 @@ pub struct Counters {
     pub qkey_violations: u64,
     /// Datagrams longer than the receive they met.
     pub datagram_too_long: u64,
-    /// Packets to the general service interface (QP 1), which is not served here.
+    /// Management datagrams to the general service interface (QP 1).
     pub gsi_packets: u64,
+    /// Packets to it that are no management datagrams.
+    pub gsi_malformed: u64,
     /// Packets that arrived with a congestion mark.
     pub np_ecn_marked_roce_packets: u64,
     /// Congestion notification packets sent.
@@ -84,7 +86,7 @@ pub struct Counters {
 
 impl Counters {
     /// Names and values, for whoever shows them.
-    pub const fn fields(&self) -> [(&'static str, u64); 38] {
+    pub const fn fields(&self) -> [(&'static str, u64); 39] {
         [
             ("rx_packets", self.rx_packets),
             ("rx_bytes", self.rx_bytes),
@@ -124,6 +126,7 @@ impl Counters {
             ("qkey_violations", self.qkey_violations),
             ("datagram_too_long", self.datagram_too_long),
             ("gsi_packets", self.gsi_packets),
+            ("gsi_malformed", self.gsi_malformed),
             (
                 "np_ecn_marked_roce_packets",
                 self.np_ecn_marked_roce_packets,

@@ -5,7 +5,13 @@
 
 use crate::{AsyncEvent, BindRequest, Completion, CqId, PdId, Sge};
 use core::net::IpAddr;
-use feroce_wire::{Headers, Qpn};
+use feroce_wire::{Address, Headers, Qpn};
+
+/// Bytes of a management datagram (IBTA 13.4.2).
+pub const MAD_LEN: usize = 256;
+
+/// The Q_Key of the general service interface (IBTA 3.5.3).
+pub const GSI_QKEY: u32 = 0x8001_0000;
 
 /// Where one packet goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -186,4 +192,10 @@ pub trait Host {
 
     /// Raises an asynchronous event.
     fn event(&mut self, event: AsyncEvent);
+
+    /// Takes a management datagram to the general service interface (queue pair 1) whose form is
+    /// right. A host that has no such interface ignores it.
+    fn management(&mut self, from: &Address, mad: &[u8; MAD_LEN]) {
+        let _ = (from, mad);
+    }
 }

@@ -55,10 +55,10 @@ pub use error::{
     CreateError, DestroyError, ModifyError, MulticastError, Names, PostError, SrqError,
 };
 pub use host::{
-    AtomicOperation, Envelope, Host, LocalFault, Payload, RemoteAccess, RemoteFault, RemoteRange,
-    TransmitError,
+    AtomicOperation, Envelope, GSI_QKEY, Host, LocalFault, MAD_LEN, Payload, RemoteAccess,
+    RemoteFault, RemoteRange, TransmitError,
 };
-pub use nic::{Nic, Progress};
+pub use nic::{GSI_QPN, Nic, Progress};
 pub use request::{
     BindRequest, Data, DatagramTarget, RecvRequest, Remote, SendFlags, SendOperation, SendRequest,
     Sge, SgeList,

@@ -6,6 +6,7 @@ mod multicast;
 
 use crate::config::SGE_MAX;
 use crate::dcqcn::Pacer;
+use crate::host::GSI_QKEY;
 use crate::lists::Index;
 use crate::qp::{Context, Qp, Ready, Shared, Step};
 use crate::srq::Srqs;
@@ -23,7 +24,7 @@ use core::net::IpAddr;
 use feroce_wire::{Address, MULTICAST_QPN, Operation, Packet, Qpn};
 
 /// The queue pair number of the general service interface (IBTA 3.9.3).
-const GSI_QPN: Qpn = Qpn::new(1);
+pub const GSI_QPN: Qpn = Qpn::new(1);
 
 /// Membership bit of a partition key.
 const PKEY_FULL: u16 = 0x8000;
@@ -312,7 +313,7 @@ impl Nic {
             return;
         }
         if packet.dest_qp == GSI_QPN {
-            return self.handle_gsi(from, packet);
+            return self.handle_gsi(from, packet, host);
         }
         if packet.dest_qp == MULTICAST_QPN {
             return self.handle_multicast(now, from, packet, host);
@@ -332,10 +333,20 @@ impl Nic {
         }
     }
 
-    /// The hook for connection-manager packets: the general service interface is served
-    /// elsewhere or not at all; here they are counted and dropped.
-    const fn handle_gsi(&mut self, _from: &Address, _packet: &Packet<'_>) {
-        self.shared.counters.gsi_packets += 1;
+    /// A packet for the general service interface, which the host serves: here only its form is
+    /// judged. It must be one datagram with the interface's Q_Key, from a peer's own such
+    /// interface, with a whole management datagram in it (IBTA 9.2.3, 13.4.2).
+    fn handle_gsi<H: Host>(&mut self, from: &Address, packet: &Packet<'_>, host: &mut H) {
+        let counters = &mut self.shared.counters;
+        let is_send = packet.info.operation == Operation::Send && !packet.info.immediate;
+        match (packet.extensions.datagram, packet.payload.try_into()) {
+            (Some((qkey, _)), _) if qkey != GSI_QKEY => counters.qkey_violations += 1,
+            (Some((_, source)), Ok(mad)) if is_send && source == GSI_QPN => {
+                counters.gsi_packets += 1;
+                host.management(from, mad);
+            }
+            _ => counters.gsi_malformed += 1,
+        }
     }
 
     fn handle_multicast<H: Host>(

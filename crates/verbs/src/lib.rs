@@ -23,6 +23,7 @@
 mod completion;
 mod context;
 mod convenience;
+pub mod gsi;
 mod limits;
 mod memory;
 mod path;

@@ -2,9 +2,9 @@
 
 use crate::{
     AsyncEvent, AtomicOperation, BindRequest, Completion, CqId, Envelope, Host, LocalFault,
-    Payload, PdId, RemoteAccess, RemoteFault, RemoteRange, Sge, TransmitError,
+    MAD_LEN, Payload, PdId, RemoteAccess, RemoteFault, RemoteRange, Sge, TransmitError,
 };
-use feroce_wire::{Headers, Qpn, icrc, pad_len};
+use feroce_wire::{Address, Headers, Qpn, icrc, pad_len};
 use std::collections::{BTreeMap, VecDeque};
 use std::vec;
 use std::vec::Vec;
@@ -48,6 +48,7 @@ pub(crate) struct ToyHost {
     pub(crate) invalidates: usize,
     pub(crate) flushes: Vec<(RemoteAccess, bool)>,
     pub(crate) writes: usize,
+    pub(crate) managed: usize,
 }
 
 impl ToyHost {
@@ -71,6 +72,7 @@ impl ToyHost {
             invalidates: 0,
             flushes: Vec::new(),
             writes: 0,
+            managed: 0,
         }
     }
 
@@ -259,6 +261,10 @@ impl Host for ToyHost {
 
     fn complete(&mut self, cq: CqId, completion: Completion) {
         self.completions.push((cq, completion));
+    }
+
+    fn management(&mut self, _from: &Address, _mad: &[u8; MAD_LEN]) {
+        self.managed += 1;
     }
 
     fn event(&mut self, event: AsyncEvent) {

@@ -327,15 +327,36 @@ fn multicast_reaches_every_attached_queue_pair() {
 }
 
 #[test]
-fn packets_to_the_general_service_interface_are_counted() {
+fn the_general_service_interface_gets_whole_management_datagrams_only() {
     let mut pair = ud().connect();
-    let bytes = datagram(Qpn::new(1), 0x8001_0000, &[0; 256]);
-    let packet = Packet::parse(&bytes).unwrap();
     let from = address_of(&pair.a, &pair.b);
-    pair.b
-        .nic
-        .handle_packet(pair.now, &from, &packet, &mut pair.b.host);
-    assert_eq!(pair.b.nic.counters().gsi_packets, 1);
+    let to_gsi = |source, qkey, payload: &[u8]| {
+        let extensions = Extensions {
+            datagram: Some((qkey, Qpn::new(source))),
+            ..Extensions::default()
+        };
+        let bth = Bth::new(Opcode(0x64), Qpn::new(1), Psn::new(0));
+        frame(bth, &extensions, payload)
+    };
+    let mut hand_in = |bytes: &[u8]| {
+        let packet = Packet::parse(bytes).unwrap();
+        let b = &mut pair.b;
+        b.nic.handle_packet(pair.now, &from, &packet, &mut b.host);
+        let counters = *b.nic.counters();
+        let bad = counters.gsi_malformed + counters.qkey_violations;
+        (b.host.managed, counters.gsi_packets, bad)
+    };
+    assert_eq!(hand_in(&to_gsi(1, 0x8001_0000, &[0; 256])), (1, 1, 0));
+    assert_eq!(hand_in(&to_gsi(1, 0x8001_0000, &[0; 255])), (1, 1, 1));
+    assert_eq!(hand_in(&to_gsi(1, 0x8001_0000, &[0; 260])), (1, 1, 2));
+    assert_eq!(hand_in(&to_gsi(1, 0x1111, &[0; 256])), (1, 1, 3));
+    assert_eq!(hand_in(&to_gsi(7, 0x8001_0000, &[0; 256])), (1, 1, 4));
+    let mut other = to_gsi(1, 0x8001_0000, &[0; 256]);
+    other[0] = 0x65; // with immediate: four bytes of the datagram are that
+    assert_eq!(hand_in(&other), (1, 1, 5));
+    let reliable = Bth::new(Opcode(0x04), Qpn::new(1), Psn::new(0));
+    let reliable = frame(reliable, &Extensions::default(), &[0; 256]);
+    assert_eq!(hand_in(&reliable), (1, 1, 6));
 }
 
 /// Seeded loss, duplication and reordering: what arrives is whole and in order.
