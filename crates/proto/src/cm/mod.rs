@@ -6,10 +6,27 @@
 //! queue pair and moves it from state to state on an event is `rdma_cm`'s business, not this
 //! module's. Every call may change all three polls.
 //!
+//! Where the state tables leave a choice: a DREQ is answered at once, without asking the program;
+//! a MRA goes out only when the peer repeats itself; a connection that is ending or over has no
+//! claim on the peer's queue pair, so that it never makes a new connection look stale; only one
+//! that this side holds for alive does.
+//!
 //! Read IBTA volume 1 chapter 12 (12.9 has the state tables) and annex A11 first.
 
+mod active;
+mod book;
+mod connection;
+mod listeners;
+mod passive;
+mod refuse;
+mod release;
+mod sidr;
+#[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "toy numbers are small")]
+mod tests;
 mod types;
 
+pub use refuse::refuse;
 pub use types::{
     Accept, CmConfig, CmError, CmEvent, Connect, ConnectionId, ConnectionState, Disconnect, Listen,
     ListenAddress, ListenError, ListenerId, Reject, Route, SidrId, SidrReply, SidrRequest,
@@ -17,13 +34,37 @@ pub use types::{
 };
 
 use crate::Instant;
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use connection::{Connection, Peer};
+use core::net::IpAddr;
+use feroce_wire::cm::{CmMad, Message};
 use feroce_wire::mad::Mad;
+use listeners::Listeners;
+use sidr::Sidr;
+
+/// Bits of a local communication id below the process slot.
+const SLOT_SHIFT: u32 = 22;
 
 /// The communication manager of one device of one process.
 #[derive(Debug)]
 pub struct Cm {
     config: CmConfig,
+    listeners: Listeners,
+    connections: BTreeMap<u32, Box<Connection>>,
+    sidrs: BTreeMap<u32, Box<Sidr>>,
+    /// Passive connections by the peer's device and id: a repeated REQ names them.
+    by_request: BTreeMap<(u64, u32), u32>,
+    /// Connections by the queue pair they hold at the peer.
+    by_peer: BTreeMap<Peer, u32>,
+    /// Received requests for datagram queue pairs, by who asked.
+    by_asker: BTreeMap<(IpAddr, u32), u32>,
+    timers: BTreeSet<(Instant, u32)>,
+    /// What is over, in the order in which it ended.
+    closed: BTreeMap<u64, u32>,
+    next_closed: u64,
+    next_index: u32,
+    next_transaction: u64,
     transmits: VecDeque<(Route, Mad)>,
     events: VecDeque<CmEvent>,
 }
@@ -31,8 +72,22 @@ pub struct Cm {
 impl Cm {
     /// A communication manager without listeners and connections.
     pub fn new(config: CmConfig) -> Self {
+        // Spreads the seed: processes that follow one another in a slot differ in all of it.
+        let spread = (config.seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let [.., a, b, c] = (spread >> 40).to_be_bytes();
         Self {
             config,
+            listeners: Listeners::default(),
+            connections: BTreeMap::new(),
+            sidrs: BTreeMap::new(),
+            by_request: BTreeMap::new(),
+            by_peer: BTreeMap::new(),
+            by_asker: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            closed: BTreeMap::new(),
+            next_closed: 0,
+            next_index: u32::from_be_bytes([0, a, b, c]) >> 2,
+            next_transaction: spread << 16,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -43,168 +98,46 @@ impl Cm {
     /// # Errors
     /// If somebody has the same service and address, or the table is full.
     pub fn listen(&mut self, listen: Listen) -> Result<ListenerId, ListenError> {
-        let _ = listen;
-        Err(ListenError::Full(self.config.listeners_max))
+        self.listeners.add(listen, self.config.listeners_max)
     }
 
     /// Stops to listen. Requests that have been told of stay: accept or reject them.
     pub fn unlisten(&mut self, listener: ListenerId) {
-        let _ = listener;
-    }
-
-    /// Asks for a connection. `Reply`, `Rejected` or `Unreachable` follows.
-    ///
-    /// # Errors
-    /// If the private data is too long or the table is full.
-    pub fn connect(
-        &mut self,
-        now: Instant,
-        connect: &Connect<'_>,
-    ) -> Result<ConnectionId, CmError> {
-        let _ = (now, connect);
-        Err(CmError::Full(self.config.open_max))
-    }
-
-    /// Passive side: accepts a request. `Established`, `Rejected` or `Unreachable` follows.
-    ///
-    /// # Errors
-    /// If the connection is not `ReqReceived`, or the private data is too long.
-    pub fn accept(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        accept: &Accept<'_>,
-    ) -> Result<(), CmError> {
-        let _ = (now, accept);
-        Err(CmError::UnknownConnection(connection))
-    }
-
-    /// Rejects a request (passive side) or a reply (active side). The connection is over; no
-    /// event follows.
-    ///
-    /// # Errors
-    /// If the connection is neither `ReqReceived` nor `RepReceived`, or something is too long.
-    pub fn reject(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        reject: &Reject<'_>,
-    ) -> Result<(), CmError> {
-        let _ = (now, reject);
-        Err(CmError::UnknownConnection(connection))
-    }
-
-    /// Active side: this side is ready (RTU). The connection is established; no event follows.
-    ///
-    /// # Errors
-    /// If the connection is not `RepReceived`, or the private data is too long.
-    pub fn establish(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        private_data: &[u8],
-    ) -> Result<(), CmError> {
-        let _ = (now, private_data);
-        Err(CmError::UnknownConnection(connection))
-    }
-
-    /// Passive side: something has arrived on the queue pair, so the peer is ready although its
-    /// RTU has not come (IBTA 12.9.7.2). `Established` follows, unless it has been told before.
-    ///
-    /// # Errors
-    /// If the connection is unknown, or not as far as `RepSent`.
-    pub fn traffic_arrived(&mut self, connection: ConnectionId) -> Result<(), CmError> {
-        Err(CmError::UnknownConnection(connection))
-    }
-
-    /// Asks the peer for more time to answer its REQ or REP (MRA), `service_timeout` as a code.
-    /// When the peer repeats itself, that is done without being asked for.
-    ///
-    /// # Errors
-    /// If the connection is neither `ReqReceived` nor `RepReceived`.
-    pub fn ask_for_time(
-        &mut self,
-        connection: ConnectionId,
-        service_timeout: u8,
-    ) -> Result<(), CmError> {
-        let _ = service_timeout;
-        Err(CmError::UnknownConnection(connection))
-    }
-
-    /// Ends a connection (DREQ); `Disconnected` follows, and `TimewaitExit`. Nothing happens if it
-    /// is over, or ending, already: the peer's DREQ is answered as soon as it comes.
-    ///
-    /// # Errors
-    /// If the connection is unknown or not as far as `RepSent`, or the private data is too long.
-    pub fn disconnect(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        private_data: &[u8],
-    ) -> Result<(), CmError> {
-        let _ = (now, private_data);
-        Err(CmError::UnknownConnection(connection))
-    }
-
-    /// Has no more interest in a connection, wherever it stands: the peer is told as its state
-    /// demands, and no event of it follows. Unknown connections are no error.
-    pub fn abandon(&mut self, now: Instant, connection: ConnectionId) {
-        let _ = (now, connection);
+        self.listeners.remove(listener);
     }
 
     /// Where a connection stands, `None` if it is unknown.
     pub fn state(&self, connection: ConnectionId) -> Option<ConnectionState> {
-        let _ = connection;
-        None
-    }
-
-    /// Asks for a datagram queue pair. `SidrReply` or `SidrUnreachable` follows.
-    ///
-    /// # Errors
-    /// If the private data is too long or the table is full.
-    pub fn sidr_request(
-        &mut self,
-        now: Instant,
-        request: &SidrRequest<'_>,
-    ) -> Result<SidrId, CmError> {
-        let _ = (now, request);
-        Err(CmError::Full(self.config.open_max))
-    }
-
-    /// Answers a request for a datagram queue pair.
-    ///
-    /// # Errors
-    /// If the request is unknown or answered, or something is too long.
-    pub fn sidr_reply(
-        &mut self,
-        now: Instant,
-        request_id: SidrId,
-        reply: &SidrReply<'_>,
-    ) -> Result<(), CmError> {
-        let _ = (now, reply);
-        Err(CmError::UnknownSidr(request_id))
-    }
-
-    /// Has no more interest in a request, sent or received; a received one is refused.
-    pub fn sidr_abandon(&mut self, now: Instant, request_id: SidrId) {
-        let _ = (now, request_id);
+        let connection = self.connections.get(&connection.0)?;
+        Some(connection.state.public())
     }
 
     /// Takes a datagram that arrived on `route` (`remote` sent it). What is no message of the
     /// communication manager is dropped.
     pub fn handle_mad(&mut self, now: Instant, route: &Route, mad: &[u8]) {
-        let _ = (now, route, mad);
-    }
-
-    /// Does what is due at `now`.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        let _ = now;
+        let Ok(mad) = CmMad::parse(mad) else {
+            return;
+        };
+        match &mad.message {
+            Message::Req(req) => self.on_req(now, mad.transaction_id, req, route),
+            Message::Mra(mra) => self.on_mra(now, mra),
+            Message::Rej(rej) => self.on_rej(now, rej),
+            Message::Rep(rep) => self.on_rep(now, &mad, rep, route),
+            Message::Rtu(rtu) => self.on_rtu(now, rtu),
+            Message::Dreq(dreq) => self.on_dreq(now, &mad, dreq, route),
+            Message::Drep(drep) => self.on_drep(now, drep),
+            Message::SidrReq(request) => self.on_sidr_req(mad.transaction_id, request, route),
+            Message::SidrRep(rep) => self.on_sidr_rep(rep),
+            Message::Lap(lap) => self.on_lap(mad.transaction_id, lap, route),
+            // No LAP was sent.
+            Message::Apr(_) => {}
+        }
     }
 
     /// When `handle_timeout` should be called next, `None`: never, as things stand.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.timers.first().map(|&(at, _)| at)
     }
 
     /// The next datagram to send from queue pair 1 to queue pair 1.
@@ -218,11 +151,4 @@ impl Cm {
     pub fn poll_event(&mut self) -> Option<CmEvent> {
         self.events.pop_front()
     }
-}
-
-/// The answer of a device without a communication manager: nobody listens, nothing is connected.
-/// `None` if the datagram needs no answer.
-pub fn refuse(mad: &[u8]) -> Option<Mad> {
-    let _ = mad;
-    None
 }

@@ -108,6 +108,16 @@ pub enum ListenAddress {
     Any,
 }
 
+impl ListenAddress {
+    /// Mapped addresses as IPv4, so that equal addresses compare equal.
+    pub(crate) const fn canonical(self) -> Self {
+        match self {
+            Self::Exactly(address) => Self::Exactly(address.to_canonical()),
+            other => other,
+        }
+    }
+}
+
 /// A listener to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listen {
@@ -477,4 +487,9 @@ pub enum ListenError {
     /// All listeners are in use.
     #[error("all {0} listeners of the device are in use")]
     Full(usize),
+}
+
+/// The code of a time-out as a time: 4.096 µs · 2^code (IBTA 12.6.5).
+pub(crate) const fn time_of(code: u8) -> Duration {
+    Duration::from_nanos(4096 << (code & 0x1f))
 }
