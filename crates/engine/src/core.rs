@@ -5,6 +5,7 @@ use crate::cq::Cq;
 use crate::device::DeviceEvent;
 use crate::gsi::Gsi;
 use crate::host::{Effects, Wire};
+use crate::piggyback::Piggyback;
 use feroce_mem as mem;
 use feroce_netio::{Datagram, Destination, Net, Verdict};
 use feroce_obs::pcapng::{Capture, Direction};
@@ -37,6 +38,7 @@ pub(crate) struct Core {
     pub(crate) fired: u32,
     /// When to try again what the network would not take.
     retry_at: Option<Instant>,
+    piggyback: Piggyback,
     pub(crate) counters: Counters,
     pub(crate) capture: Option<Capture>,
     pub(crate) slot: u16,
@@ -106,6 +108,7 @@ impl Core {
             events: Vec::new(),
             fired: 0,
             retry_at: None,
+            piggyback: Piggyback::new(),
             counters: Counters::default(),
             capture,
             slot,
@@ -143,8 +146,41 @@ impl Core {
             self.with_nic(|nic, effects| nic.handle_timeout(now, effects));
         }
         self.route_management(now);
+        if received && self.piggyback.heard(now) {
+            self.nic.hold_acknowledges(true);
+        } else if let Some(until) = self.piggyback.until()
+            && (now >= until || !everywhere && !received)
+        {
+            // A program that polls on has nothing to answer.
+            self.release_acknowledges();
+        }
         let sent = self.transmit(now);
         received || sent
+    }
+
+    /// Sends what the program just posted, and acknowledges that waited for it.
+    pub(crate) fn transmit_posted(&mut self, now: Instant) {
+        self.piggyback.posted(now);
+        self.nic.hold_acknowledges(false);
+        self.transmit(now);
+    }
+
+    /// Sends acknowledges that wait, since whom they wait for is about to end.
+    pub(crate) fn send_acknowledges(&mut self, now: Instant) {
+        if self.nic.holds_acknowledges() {
+            self.release_acknowledges();
+            self.transmit(now);
+        }
+    }
+
+    fn release_acknowledges(&mut self) {
+        self.piggyback.released(self.nic.holds_acknowledges());
+        self.nic.hold_acknowledges(false);
+    }
+
+    /// Until when acknowledges wait for the program to post, if they do.
+    pub(crate) const fn acknowledges_wait_until(&self) -> Option<Instant> {
+        self.piggyback.until()
     }
 
     fn is_due(&self, now: Instant) -> bool {

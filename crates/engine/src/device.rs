@@ -7,6 +7,7 @@ use crate::events::EventQueue;
 use crate::ids::Ids;
 use crate::listeners::Listeners;
 use crate::service::Service;
+use crate::waiter::Waiting;
 use crate::{clock, statistics};
 use feroce_mem as mem;
 use feroce_netio::lossy::Impairment;
@@ -96,6 +97,7 @@ pub struct Device {
     port: Mutex<Port>,
     listeners: Mutex<Listeners>,
     service: OnceLock<Service>,
+    waiting_threads: Waiting,
     /// The statistics have been written.
     reported: AtomicBool,
 }
@@ -174,16 +176,18 @@ impl Device {
         };
         let net = Net::open(config, slot)?;
         let capture = Capture::from_environment();
+        let packets = net.poll_fd().try_clone_to_owned()?;
         let nic = Nic::new(nic_config(&candidate)?);
         let core = Core::new(candidate.name.clone(), nic, net, number, capture);
-        let device = Arc::new(Self::assemble(candidate, core, number));
+        let waiting = Waiting::new(packets)?;
+        let device = Arc::new(Self::assemble(candidate, core, number, waiting));
         let service = Service::start(&device)?;
         let _ = device.service.set(service);
         statistics::register(&device);
         Ok(device)
     }
 
-    fn assemble(candidate: Candidate, core: Core, slot: u16) -> Self {
+    fn assemble(candidate: Candidate, core: Core, slot: u16, waiting: Waiting) -> Self {
         let mut gids = [None; GID_TABLE_LEN];
         for (entry, gid) in gids.iter_mut().zip(&candidate.gids) {
             *entry = Some(*gid);
@@ -206,6 +210,7 @@ impl Device {
             }),
             listeners: Mutex::new(Listeners::default()),
             service: OnceLock::new(),
+            waiting_threads: waiting,
             reported: AtomicBool::new(false),
         }
     }
@@ -334,7 +339,10 @@ impl Device {
         self.last_arm.store(clock::now().nanos(), Ordering::Relaxed);
         if cq.arm(notify) == Notify::Nothing {
             self.armed.fetch_add(1, Ordering::SeqCst);
-            if let Some(service) = self.service.get() {
+            // A thread that waits, or just did, comes back and looks after packets itself.
+            if let Some(service) = self.service.get()
+                && !self.waiting_threads.attends(clock::now())
+            {
                 service.attend();
             }
         }
@@ -381,7 +389,15 @@ impl Device {
     }
 
     /// Ends a stretch under the lock: hands events on and has the service thread watch the timers.
-    pub(crate) fn finish(&self, mut core: MutexGuard<'_, Core>) {
+    pub(crate) fn finish(&self, core: MutexGuard<'_, Core>) {
+        if self.hand_on(core) {
+            self.waiting_threads.wake();
+        }
+    }
+
+    /// As [`Self::finish`], for a thread that waits for events itself; returns whether some were
+    /// raised.
+    pub(crate) fn hand_on(&self, mut core: MutexGuard<'_, Core>) -> bool {
         let events = std::mem::take(&mut core.events);
         let fired = std::mem::take(&mut core.fired);
         let due = core.due();
@@ -395,11 +411,47 @@ impl Device {
         if let (Some(due), Some(service)) = (due, self.service.get()) {
             service.watch(due);
         }
+        fired > 0
+    }
+
+    pub(crate) const fn waiting_threads(&self) -> &Waiting {
+        &self.waiting_threads
+    }
+
+    /// A thread no longer waits: the service thread may have left everything to it.
+    pub(crate) fn waiter_left(&self) {
+        if let Some(service) = self.service.get() {
+            service.waiter_left();
+        }
     }
 
     /// Whether a program polled since the last call of this.
     pub(crate) fn was_polled(&self) -> bool {
         self.polled.swap(false, Ordering::Relaxed)
+    }
+
+    /// Sends acknowledges that wait for a program which is about to end.
+    pub(crate) fn send_acknowledges(&self) {
+        // A thread that holds the lock while the process ends is at work on just this.
+        if let Ok(mut core) = self.core.try_lock() {
+            core.send_acknowledges(clock::now());
+        }
+    }
+
+    /// Whether acknowledges have waited long enough for a program that posts nothing.
+    pub(crate) fn owes_acknowledges(&self) -> bool {
+        // While another thread has the lock it is at work.
+        self.core.try_lock().is_ok_and(|core| {
+            let until = core.acknowledges_wait_until();
+            until.is_some_and(|until| until <= clock::now())
+        })
+    }
+
+    /// Whether a timer is overdue by more than `span`: whoever should have seen to it, does not.
+    pub(crate) fn is_late(&self, span: Duration) -> bool {
+        self.core
+            .try_lock()
+            .is_ok_and(|core| core.due().is_some_and(|due| due + span < clock::now()))
     }
 
     /// Whether a program waits for an event, or did so lately and will again.

@@ -2,8 +2,9 @@
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
+use std::io::IoSliceMut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A queue of events with a descriptor that is readable while the queue is not empty.
@@ -63,6 +64,32 @@ impl<T> EventQueue<T> {
         }
     }
 
+    /// Takes the oldest event if there is one, whatever the descriptor's mode.
+    pub(crate) fn take_ready(&self) -> Option<T> {
+        loop {
+            if self.queue().is_empty() {
+                return None;
+            }
+            let mut count = [0; 8];
+            let buffers = &mut [IoSliceMut::new(&mut count)];
+            // Descriptors without positions take this one.
+            let anywhere = u64::MAX;
+            rustix::io::preadv2(&self.ready, buffers, anywhere, ReadWriteFlags::NOWAIT).ok()?;
+            if let Some(event) = self.queue().pop_front() {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Whether [`Self::take`] waits: the program did not make the descriptor non-blocking.
+    ///
+    /// # Errors
+    /// `EBADF` if the program closed it.
+    pub(crate) fn waits(&self) -> Result<bool, Errno> {
+        let flags = rustix::fs::fcntl_getfl(&self.ready)?;
+        Ok(!flags.contains(rustix::fs::OFlags::NONBLOCK))
+    }
+
     /// Withdraws events, of an object that is being destroyed. Returns how many.
     pub fn retain(&self, keep: impl FnMut(&T) -> bool) -> usize {
         let mut queue = self.queue();
@@ -118,6 +145,20 @@ mod tests {
         assert_eq!(queue.take(), Ok(1));
         assert_eq!(queue.retain(|&event| event != 2), 1);
         assert_eq!(queue.take(), Ok(3));
+        assert!(!queue.is_ready());
+    }
+
+    #[test]
+    fn taking_what_is_ready_never_waits() {
+        let queue = EventQueue::new().unwrap();
+        assert_eq!(queue.waits(), Ok(true));
+        assert_eq!(queue.take_ready(), None);
+        queue.push(1);
+        queue.push(2);
+        assert_eq!(queue.take_ready(), Some(1));
+        assert!(queue.is_ready());
+        assert_eq!(queue.take_ready(), Some(2));
+        assert_eq!(queue.take_ready(), None);
         assert!(!queue.is_ready());
     }
 }

@@ -21,9 +21,11 @@ mod gsi;
 mod host;
 mod ids;
 mod listeners;
+mod piggyback;
 mod queues;
 mod service;
 mod statistics;
+mod waiter;
 
 pub use crate::core::Counters;
 pub use counter::{counter, hardware_counter_names, port_counter_names};
@@ -35,7 +37,7 @@ pub use feroce_netio::{ClaimError, Place};
 pub use fork::{Forking, before_fork};
 pub use gsi::{Agent, AgentError, Listener, MAD_LEN, Mad, MadAddress, MadSendError};
 pub use queues::{PostListError, QpError};
-pub use statistics::report_statistics;
+pub use statistics::before_exit;
 
 use feroce_wire::Qpn;
 

@@ -67,6 +67,7 @@ impl Device {
     /// [`QpError::Unknown`].
     pub fn destroy_qp(&self, qpn: Qpn) -> Result<(), QpError> {
         let mut core = self.lock();
+        core.send_acknowledges(clock::now());
         core.nic
             .destroy_qp(qpn)
             .map_err(|_| QpError::Unknown(qpn))?;
@@ -100,6 +101,7 @@ impl Device {
     ) -> Result<(), QpError> {
         let now = clock::now();
         let mut core = self.lock();
+        core.send_acknowledges(now);
         let done = core.with_nic(|nic, effects| nic.modify_qp(now, qpn, attributes, mask, effects));
         if done.is_ok() && mask.contains(AttributeMask::STATE) && attributes.state == QpState::Reset
         {
@@ -146,7 +148,7 @@ impl Device {
                 break;
             }
         }
-        core.transmit(now);
+        core.transmit_posted(now);
         self.finish(core);
         result
     }

@@ -26,6 +26,16 @@ const NEGLECTED: Duration = Duration::from_micros(50);
 const WATCH_MIN: Duration = Duration::from_millis(100);
 const WATCH_MAX: Duration = Duration::from_secs(10);
 
+/// How often the thread steps aside for a program that has just polled and may take what arrived.
+const COURTESIES: u32 = 3;
+
+/// After work the thread looks again within this time: timers later than that, which most posts
+/// set and the answer clears, need not wake it.
+const AFTER_WORK: Duration = Duration::from_millis(8);
+
+/// Looks in vain after which the thread no longer watches while the program polls.
+const IN_VAIN_MAX: u32 = 4;
+
 /// Rounds in a row before the thread lets others have the lock.
 const ROUNDS_MAX: u32 = 16;
 
@@ -42,6 +52,8 @@ struct Shared {
     wakes_at: AtomicU64,
     /// The thread leaves packets to a polling program.
     staying_out: AtomicBool,
+    /// The thread sleeps until the next timer because a thread of the program waits.
+    relieved: AtomicBool,
 }
 
 impl Service {
@@ -52,6 +64,7 @@ impl Service {
             stop: AtomicBool::new(false),
             wakes_at: AtomicU64::new(0),
             staying_out: AtomicBool::new(false),
+            relieved: AtomicBool::new(false),
         });
         let poll_fd = device.lock().net.poll_fd().try_clone_to_owned()?;
         let worker = Worker {
@@ -62,6 +75,10 @@ impl Service {
             interface: device.interface().index,
             watch_until: Instant::ZERO,
             watch_span: WATCH_MIN,
+            in_vain: 0,
+            signalled: false,
+            worked_at: Instant::ZERO,
+            visit: None,
         };
         let thread = std::thread::Builder::new()
             .name("feroce".into())
@@ -81,6 +98,13 @@ impl Service {
     /// A program waits for an event from now on: the thread must watch for packets.
     pub(crate) fn attend(&self) {
         if self.shared.staying_out.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// A thread of the program that looked after packets waits no longer.
+    pub(crate) fn waiter_left(&self) {
+        if self.shared.relieved.load(Ordering::SeqCst) {
             self.wake();
         }
     }
@@ -115,6 +139,13 @@ struct Worker {
     /// Until then the thread watches for packets although the program polls.
     watch_until: Instant,
     watch_span: Duration,
+    /// Times in a row that packets woke the thread and were gone when it looked.
+    in_vain: u32,
+    /// Packets woke it.
+    signalled: bool,
+    worked_at: Instant,
+    /// Which thread of the program waited when this one looked last.
+    visit: Option<u64>,
 }
 
 impl Worker {
@@ -123,8 +154,15 @@ impl Worker {
             let Some(device) = self.device.upgrade() else {
                 return;
             };
-            let polled = device.was_polled() && !self.neglects(&device);
-            if !polled || device.lives_by_events(clock::now()) {
+            let attended = device.waiting_threads().attends(clock::now());
+            let polled = device.was_polled() && (attended || !self.neglects(&device));
+            if attended && !device.is_late(POLL_FRESH) {
+                let plan = self.plan_attended(&device);
+                drop(device);
+                self.wait(&plan);
+                continue;
+            }
+            if !polled || device.lives_by_events(clock::now()) || device.owes_acknowledges() {
                 self.work(&device);
             }
             let plan = self.plan(&device, polled);
@@ -155,14 +193,44 @@ impl Worker {
     }
 
     /// Makes rounds until nothing is left to do at once.
-    fn work(&self, device: &Device) {
-        for _ in 0..ROUNDS_MAX {
+    fn work(&mut self, device: &Device) {
+        let polls = clock::now().since(device.last_round()) < NEGLECTED;
+        if self.signalled && polls && self.is_taken_by_program() {
+            self.note_work(false);
+            return;
+        }
+        for round in 0..ROUNDS_MAX {
             let mut core = device.lock();
             let busy = core.round(clock::now(), true);
             device.finish(core);
+            if round == 0 && self.signalled {
+                self.note_work(busy);
+            }
             if !busy {
                 return;
             }
+        }
+    }
+
+    /// Lets a program that polls take what arrived; whether it did.
+    fn is_taken_by_program(&self) -> bool {
+        (0..COURTESIES).any(|_| {
+            std::thread::yield_now();
+            !is_readable(self.packets.as_fd())
+        })
+    }
+
+    /// A program that takes its packets before the thread gets to them needs no thread.
+    fn note_work(&mut self, fruitful: bool) {
+        if fruitful {
+            self.worked_at = clock::now();
+            self.in_vain = 0;
+            return;
+        }
+        self.in_vain += 1;
+        if self.in_vain == IN_VAIN_MAX {
+            self.in_vain = 0;
+            self.watch_until = Instant::ZERO;
         }
     }
 
@@ -181,13 +249,43 @@ impl Worker {
         }
         self.shared.staying_out.store(false, Ordering::SeqCst);
         self.shared.wakes_at.store(u64::MAX, Ordering::SeqCst);
-        let due = device.lock().due();
+        let core = device.lock();
+        let due = [core.due(), core.acknowledges_wait_until()];
+        drop(core);
+        let soon = (now.since(self.worked_at) < AFTER_WORK).then(|| now + AFTER_WORK);
+        let due = due.into_iter().chain([soon]).flatten().min();
         self.shared
             .wakes_at
             .store(due.map_or(u64::MAX, Instant::nanos), Ordering::SeqCst);
         Plan {
             packets: true,
             until: due,
+        }
+    }
+
+    /// How to wait while a thread of the program looks after packets. When it has slept for a
+    /// while this one does, too, but for the timers.
+    fn plan_attended(&mut self, device: &Device) -> Plan {
+        let waiting = device.waiting_threads();
+        let visit = waiting.visit();
+        let sleeps = visit.is_some() && visit == self.visit;
+        self.visit = visit;
+        self.shared.staying_out.store(true, Ordering::SeqCst);
+        self.shared.relieved.store(sleeps, Ordering::SeqCst);
+        let soon = clock::now() + POLL_FRESH;
+        // The thread may have left before it could see that this one relies on it.
+        let until = if sleeps && waiting.visit() == visit {
+            let due = device.lock().due();
+            // It has the same timers in view.
+            due.map(|due| due.max(soon) + POLL_FRESH)
+        } else {
+            Some(soon)
+        };
+        let wakes_at = until.map_or(u64::MAX, Instant::nanos);
+        self.shared.wakes_at.store(wakes_at, Ordering::SeqCst);
+        Plan {
+            packets: false,
+            until,
         }
     }
 
@@ -207,8 +305,10 @@ impl Worker {
         let watched = if plan.packets { 3 } else { 2 };
         let _ = poll(&mut fds[..watched], timeout.as_ref());
         let (woken, changed) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        self.signalled = watched == 3 && !fds[2].revents().is_empty();
         self.shared.wakes_at.store(0, Ordering::SeqCst);
         self.shared.staying_out.store(false, Ordering::SeqCst);
+        self.shared.relieved.store(false, Ordering::SeqCst);
         if woken {
             let mut count = [0; 8];
             let _ = rustix::io::read(&self.shared.wake, &mut count);

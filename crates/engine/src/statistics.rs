@@ -13,18 +13,19 @@ pub(crate) fn reports() -> ReportsGuard {
     DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Remembers a device for [`report_statistics`].
+/// Remembers a device for [`before_exit`].
 pub(crate) fn register(device: &Arc<Device>) {
     let mut devices = reports();
     devices.retain(|device| device.strong_count() > 0);
     devices.push(Arc::downgrade(device));
 }
 
-/// Writes the counters of devices that are still open, as `FEROCE_STATS` asks: for programs that
-/// end without closing them.
-pub fn report_statistics() {
+/// For programs that end without closing their devices: sends what peers still wait for, and
+/// writes the counters as `FEROCE_STATS` asks.
+pub fn before_exit() {
     let devices = std::mem::take(&mut *reports());
     for device in devices.iter().filter_map(Weak::upgrade) {
+        device.send_acknowledges();
         report(&device);
     }
 }

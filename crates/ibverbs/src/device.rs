@@ -229,7 +229,7 @@ fn open(device: *mut abi::ibv_device) -> Result<Context, Failure> {
 /// What a process needs once: log lines, and counters written at its end.
 fn set_up() {
     extern "C" fn at_exit() {
-        feroce_verbs::report_statistics();
+        feroce_verbs::before_exit();
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

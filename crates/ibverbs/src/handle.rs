@@ -179,26 +179,34 @@ pub(crate) unsafe fn release<C: CStruct, R>(pointer: *mut C) -> Result<R, Failur
 /// the C struct for this, which only the library uses; they stay zero, the ledger does their work.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    open: Mutex<u64>,
+    open: Mutex<Open>,
     settled: Condvar,
 }
 
+/// What a ledger knows.
+#[derive(Debug, Default)]
+struct Open {
+    events: u64,
+    /// Somebody waits for all to be acknowledged: telling nobody would cost a system call, too.
+    awaited: bool,
+}
+
 impl Ledger {
-    fn open(&self) -> MutexGuard<'_, u64> {
+    fn open(&self) -> MutexGuard<'_, Open> {
         // A number is never half changed.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An event was handed to the program.
     pub(crate) fn deliver(&self) {
-        *self.open() += 1;
+        self.open().events += 1;
     }
 
     /// The program acknowledged some. More than were delivered is its mistake, and no harm.
     pub(crate) fn acknowledge(&self, events: u32) {
         let mut open = self.open();
-        *open = open.saturating_sub(events.into());
-        if *open == 0 {
+        open.events = open.events.saturating_sub(events.into());
+        if open.events == 0 && open.awaited {
             self.settled.notify_all();
         }
     }
@@ -206,7 +214,8 @@ impl Ledger {
     /// Waits until everything delivered is acknowledged.
     pub(crate) fn settle(&self) {
         let mut open = self.open();
-        while *open > 0 {
+        while open.events > 0 {
+            open.awaited = true;
             open = self
                 .settled
                 .wait(open)
@@ -306,6 +315,6 @@ mod tests {
         let ledger = Ledger::default();
         ledger.acknowledge(7);
         ledger.deliver();
-        assert_eq!(*ledger.open(), 1);
+        assert_eq!(ledger.open().events, 1);
     }
 }

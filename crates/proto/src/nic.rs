@@ -72,6 +72,8 @@ impl Nic {
                 timers: Timers::default(),
                 srqs: Srqs::default(),
                 ready: Ready::default(),
+                held: Ready::default(),
+                holding: false,
                 unreliable: Pacer::new(config.unreliable_rate, None),
             },
             qps: QpTable::default(),
@@ -169,6 +171,7 @@ impl Nic {
         };
         qp.detach_window(&mut self.shared);
         self.shared.ready.remove(qp.index);
+        self.shared.held.remove(qp.index);
         self.shared.timers.forget(qp.index);
         if let Some(id) = qp.init.srq {
             self.shared.srqs.remove_user(id);
@@ -439,6 +442,23 @@ impl Nic {
         progress
     }
 
+    /// Lets acknowledges wait, from now on, until their queue pair has a request to send with
+    /// them, or no longer. A program that answers what it receives saves a packet of its own that
+    /// way. The caller sees to it that they do not wait long: a peer may be stuck without.
+    pub fn hold_acknowledges(&mut self, hold: bool) {
+        self.shared.holding = hold;
+        if !hold {
+            while let Some(index) = self.shared.held.pop_front() {
+                self.shared.ready.push_back(index);
+            }
+        }
+    }
+
+    /// Whether an acknowledge waits.
+    pub const fn holds_acknowledges(&self) -> bool {
+        !self.shared.held.is_empty()
+    }
+
     /// One queue pair's turn: packets sent, and how it ended.
     fn take_turn<H: Host>(
         &mut self,
@@ -459,7 +479,7 @@ impl Nic {
         };
         let (mut sent, mut end) = (0, Step::Sent);
         while sent < quantum {
-            match qp.transmit(&mut cx, sent + 1 == quantum) {
+            match qp.transmit(&mut cx, quantum - sent) {
                 Step::Sent => sent += 1,
                 Step::Again => {}
                 step @ (Step::Busy | Step::Idle) => {

@@ -37,6 +37,10 @@ pub(crate) struct Shared {
     pub(crate) timers: Timers,
     pub(crate) srqs: Srqs,
     pub(crate) ready: Ready,
+    /// Those whose acknowledge waits for a request to leave with.
+    pub(crate) held: Ready,
+    /// Acknowledges wait (see `Nic::hold_acknowledges`).
+    pub(crate) holding: bool,
     /// The rate of all unreliable queue pairs together.
     pub(crate) unreliable: Pacer,
 }
@@ -222,11 +226,28 @@ impl Qp {
     }
 
     /// One packet of a turn: responses before requests.
-    pub(crate) fn transmit<H: Host>(&mut self, cx: &mut Context<'_, H>, last: bool) -> Step {
-        match self.transmit_response(cx) {
-            Step::Idle => self.transmit_request(cx, last),
-            step => step,
+    /// `left`: packets that it may send before another queue pair has its turn.
+    pub(crate) fn transmit<H: Host>(&mut self, cx: &mut Context<'_, H>, left: usize) -> Step {
+        if !self.owes_only_acknowledge() {
+            return match self.transmit_response(cx) {
+                Step::Idle => self.transmit_request(cx, left == 1),
+                step => step,
+            };
         }
+        // An acknowledge is the end of a turn: the shorter packet behind requests, which may all
+        // leave as one batch.
+        if left > 1 {
+            match self.transmit_request(cx, left == 2) {
+                step @ (Step::Sent | Step::Again) => return step,
+                Step::Busy if cx.shared.holding => return Step::Busy,
+                Step::Busy | Step::Idle => {}
+            }
+        }
+        if cx.shared.holding {
+            cx.shared.held.push_back(self.index);
+            return Step::Idle;
+        }
+        self.transmit_response(cx)
     }
 
     /// A packet of the right service, partition and addresses.

@@ -2,7 +2,7 @@
 
 use crate::Limits;
 use crate::context::{Context, ContextError};
-use feroce_engine::{Channel, Cq, Notify, Stamped};
+use feroce_engine::{Channel, Cq, Device, Notify, Stamped};
 use feroce_proto::CqId;
 use std::io;
 use std::os::fd::RawFd;
@@ -31,12 +31,14 @@ impl CqOptions {
 #[derive(Clone, Debug)]
 pub struct CompletionChannel {
     channel: Arc<Channel>,
+    device: Arc<Device>,
 }
 
 impl CompletionChannel {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(device: &Arc<Device>) -> io::Result<Self> {
         Ok(Self {
             channel: Arc::new(Channel::new()?),
+            device: Arc::clone(device),
         })
     }
 
@@ -50,7 +52,7 @@ impl CompletionChannel {
     /// # Errors
     /// `WouldBlock` if the descriptor was made non-blocking; `Interrupted`.
     pub fn wait(&self) -> io::Result<CqId> {
-        Ok(self.channel.take()?)
+        Ok(self.device.wait_event(&self.channel)?)
     }
 
     /// Completion queues that still use the channel.

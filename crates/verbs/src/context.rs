@@ -105,7 +105,7 @@ impl Context {
     /// # Errors
     /// If the process has no descriptor left.
     pub fn create_channel(&self) -> io::Result<CompletionChannel> {
-        CompletionChannel::new()
+        CompletionChannel::new(&self.inner.device)
     }
 
     /// A new completion queue.

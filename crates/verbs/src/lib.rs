@@ -33,8 +33,8 @@ pub use completion::{CompletionChannel, CompletionQueue, CqOptions};
 pub use context::{Context, ContextError};
 pub use feroce_engine::{
     Candidate, DeviceEvent, DeviceEvents, Forking, GID_TABLE_LEN, Notify, OpenError, PortInfo,
-    PostListError, QpError, Stamped, before_fork, candidates, counter, gid_address, gid_bytes,
-    hardware_counter_names, port_counter_names, report_statistics,
+    PostListError, QpError, Stamped, before_exit, before_fork, candidates, counter, gid_address,
+    gid_bytes, hardware_counter_names, port_counter_names,
 };
 pub use feroce_mem::{
     Access, AccessError, DeregisterError, DeviceMemory, DeviceMemoryError, LocalFault, Memory,

@@ -8,6 +8,7 @@ mod address;
 mod control;
 mod epoll;
 mod message;
+mod signal;
 mod socket;
 mod timer;
 
@@ -16,6 +17,7 @@ pub(crate) use message::{
     CONTROL_UDP_BYTES, CONTROL_UNIX_BYTES, FRAGMENTS_MAX, Message, Outgoing, ReceiveBuffers,
     for_each_segment, send, send_plain,
 };
+pub use signal::interrupted_calls_restart;
 pub(crate) use socket::{
     bind, bind_abstract, bind_netlink, connect, discard_input, effective_user, get_int, join,
     local_address, monotonic_coarse_ms, netlink_socket, receive, set_int, set_multicast_interface,

@@ -26,6 +26,11 @@ impl Qp {
         self.cnp_owed || self.responder.owed != Owed::Nothing || self.responder.pending > 0
     }
 
+    /// Whether nothing waits to be sent but an acknowledge.
+    pub(crate) fn owes_only_acknowledge(&self) -> bool {
+        !self.cnp_owed && self.responder.pending == 0 && self.responder.owed == Owed::Acknowledge
+    }
+
     /// A packet met congestion: the peer is to know, if it has not been told just now (the
     /// notification point of DCQCN). A datagram has no peer to tell.
     pub(crate) fn notify_congestion<H: Host>(&mut self, cx: &mut Context<'_, H>) {

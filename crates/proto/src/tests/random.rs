@@ -427,7 +427,14 @@ impl Scenario {
                     self.post_receive(end);
                 }
             }
-            for _ in 0..self.random.below(8) {
+            let holds = self.random.chance(1, 4);
+            self.pair.b.nic.hold_acknowledges(holds);
+            // Not for so long that retries run out.
+            for _ in 0..self.random.below(3) {
+                self.pair.step();
+            }
+            self.pair.b.nic.hold_acknowledges(false);
+            for _ in 0..self.random.below(6) {
                 self.pair.step();
             }
         }

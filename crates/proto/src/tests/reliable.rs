@@ -2,6 +2,7 @@
 
 use crate::testing::{BASE, Setup, fetch_add, ok, read, send, write, write_to};
 use crate::{CompletionOpcode, QpType};
+use core::time::Duration;
 
 fn rc() -> Setup {
     Setup::new(QpType::Rc)
@@ -108,4 +109,87 @@ fn requests_complete_in_order_and_unsignaled_ones_silently() {
     );
     assert_eq!(pair.a.nic.counters().retransmissions, 0);
     pair.assert_nothing_in_flight();
+}
+
+#[test]
+fn a_held_acknowledge_leaves_behind_the_next_request() {
+    let mut pair = rc().connect();
+    pair.b.nic.hold_acknowledges(true);
+    pair.a.post(write(1).len(8));
+    pair.run_for(Duration::from_micros(100));
+    assert_eq!(pair.trace(), ["a write only 0 +a"]);
+    assert!(pair.b.nic.holds_acknowledges());
+
+    pair.b.post(write(2).len(8));
+    pair.b.nic.hold_acknowledges(false);
+    pair.run_until_idle();
+    assert_eq!(
+        pair.trace(),
+        ["b write only 100 +a", "b ack 0", "a ack 100"]
+    );
+    assert_eq!(pair.a.completions(), [ok(1)]);
+    assert_eq!(pair.b.completions(), [ok(2)]);
+    assert_eq!(pair.a.nic.counters().retransmissions, 0);
+}
+
+#[test]
+fn a_held_acknowledge_covers_all_that_came_and_leaves_by_itself_when_released() {
+    let mut pair = rc().connect();
+    pair.b.nic.hold_acknowledges(true);
+    (0..3).for_each(|wr_id| pair.a.post(write(wr_id).len(8)));
+    pair.run_for(Duration::from_micros(100));
+    pair.trace();
+    pair.b.nic.hold_acknowledges(false);
+    assert!(!pair.b.nic.holds_acknowledges());
+    pair.run_until_idle();
+    assert_eq!(pair.trace(), ["b ack 2"]);
+    assert_eq!(pair.a.completions(), [ok(0), ok(1), ok(2)]);
+}
+
+#[test]
+fn responses_and_complaints_are_not_held() {
+    let mut pair = rc().connect();
+    pair.b.nic.hold_acknowledges(true);
+    pair.a.post(read(1).at(BASE + 10_000, 8));
+    pair.a.post(fetch_add(2, BASE + 64, 2));
+    pair.a.post(send(3).len(8));
+    pair.run_for(Duration::from_micros(100));
+    assert_eq!(
+        pair.trace(),
+        [
+            "a read 0",
+            "a fetch-add 1",
+            "a send only 2 +a",
+            "b response only 0",
+            "b atomic-ack 1",
+            "b rnr 2"
+        ]
+    );
+}
+
+#[test]
+fn a_queue_pair_that_goes_takes_its_held_acknowledge_along() {
+    let mut pair = rc().connect();
+    pair.b.nic.hold_acknowledges(true);
+    pair.a.post(write(1).len(8));
+    pair.run_for(Duration::from_micros(100));
+    pair.b.nic.destroy_qp(pair.b.qpn).unwrap();
+    assert!(!pair.b.nic.holds_acknowledges());
+}
+
+#[test]
+fn the_acknowledge_of_a_turn_comes_last_but_within_it() {
+    let mut pair = rc().with(|setup| setup.config.quantum = 4).connect();
+    for wr_id in 0..8 {
+        pair.b.post(write(wr_id).len(8));
+    }
+    pair.a.post(write(9).len(8));
+    pair.run_until_idle();
+    let trace = pair.trace();
+    let ack = trace.iter().position(|words| words == "b ack 0").unwrap();
+    let before = trace[..ack]
+        .iter()
+        .filter(|words| words.starts_with("b write"));
+    assert!(before.count() <= 8, "{trace:?}");
+    assert_eq!(pair.a.completions(), [ok(9)]);
 }
