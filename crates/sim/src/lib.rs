@@ -5,7 +5,7 @@
 //! seed gives the same run, event for event. A [`Topology`] of hosts, switches and links becomes
 //! a [`World`] with an [`Endpoint`] on every host; [`Flow`]s are what programs ask for,
 //! [`Fault`]s what goes wrong, and oracles watch that every byte and every message arrives
-//! exactly once.
+//! exactly once. [`experiment`] has the questions that the transports are judged by.
 //!
 //! It is no second implementation of anything: what a host sends is decided by `proto` alone. What
 //! is modelled and what is not is written in `docs/sim.md`.
@@ -14,6 +14,7 @@
 mod channel;
 mod endpoint;
 mod events;
+pub mod experiment;
 mod fabric;
 mod fault;
 mod frame;

@@ -85,6 +85,11 @@ impl Span {
         self.0 as f64 / 1e6
     }
 
+    /// Several of it.
+    pub const fn times(self, times: u64) -> Self {
+        Self(self.0.saturating_mul(times))
+    }
+
     /// An equal part of it.
     pub const fn divided_by(self, parts: u64) -> Self {
         Self(self.0 / parts)
