@@ -63,6 +63,15 @@ pub(crate) fn zero(call: &'static str, body: impl FnOnce() -> Result<(), Failure
     }
 }
 
+/// A call that returns a number that is not negative, or -1 and errno.
+pub(crate) fn number(call: &'static str, body: impl FnOnce() -> Result<isize, Failure>) -> isize {
+    enter(call);
+    body().unwrap_or_else(|failure| {
+        report(call, &failure);
+        -1
+    })
+}
+
 /// A call that returns an object: null and errno on failure.
 pub(crate) fn pointer<T>(
     call: &'static str,

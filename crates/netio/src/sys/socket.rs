@@ -12,9 +12,13 @@ use super::{check, check_size};
 /// Sockets of this crate never block and never leak into programs started later.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
+/// Asks the kernel directly: a preloaded library may turn every `socket` of the process into
+/// something else, an rsocket for one, and these carry the device itself.
 fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointer.
-    let fd = check(unsafe { libc::socket(domain, kind, protocol) })?;
+    let fd = unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) };
+    // Lossless: a descriptor or -1.
+    let fd = check(fd as c_int)?;
     // SAFETY: `fd` was just returned to us and nobody else holds it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
