@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use super::check;
+use super::{call, check};
 
 /// Ready descriptors fetched per call.
 const EVENTS_MAX: usize = 64;
@@ -62,7 +62,7 @@ impl Epoll {
         };
         // SAFETY: `events` has room for the `EVENTS_MAX` entries announced.
         let count = check(unsafe {
-            libc::epoll_wait(
+            call::epoll_wait(
                 self.0.as_raw_fd(),
                 ready.events.as_mut_ptr(),
                 EVENTS_MAX as libc::c_int,

@@ -5,14 +5,13 @@ use std::io::{self, IoSlice};
 use std::mem::{self, MaybeUninit};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr;
 
 use feroce_mem::Fragment;
 
 use super::address::RawAddress;
 use super::control::{Control, int, walk};
 use super::socket::{effective_group, effective_user};
-use super::{check, check_size};
+use super::{call, check, check_size};
 
 /// Fragments one `sendmsg` takes; the kernel's `UIO_MAXIOV`.
 pub(crate) const FRAGMENTS_MAX: usize = 1024;
@@ -139,7 +138,7 @@ fn send_iovecs(
     // SAFETY: name and control live on this stack; the gather list is `count` entries long and its
     // memory is borrowed by the caller's `Fragment`s. The kernel checks each range itself and
     // answers EFAULT for one that is not mapped. `sendmsg` writes to none of it.
-    check_size(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) })?;
+    check_size(unsafe { call::sendmsg(fd.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) })?;
     Ok(())
 }
 
@@ -181,7 +180,7 @@ pub(crate) fn send_plain(
     header.msg_controllen = control.len() as _;
     // SAFETY: name, control and the slices in `pieces` (`IoSlice` is ABI-compatible with `iovec`)
     // live across the call, and `sendmsg` writes to none of them.
-    check_size(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) })?;
+    check_size(unsafe { call::sendmsg(fd.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) })?;
     Ok(())
 }
 
@@ -274,12 +273,11 @@ impl ReceiveBuffers {
         // SAFETY: the first `count` headers were initialised above; they point to names, control
         // rooms and chunks of `self`, which stays borrowed mutably, and to `iovecs` on this stack.
         let received = check(unsafe {
-            libc::recvmmsg(
+            call::recvmmsg(
                 fd.as_raw_fd(),
                 headers.as_mut_ptr().cast(),
                 count as libc::c_uint,
                 libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC,
-                ptr::null_mut(),
             )
         })?;
         let received = usize::try_from(received).unwrap_or(0);
@@ -363,7 +361,7 @@ impl Message<'_> {
 pub(crate) fn unmapped_fragment(length: usize) -> Fragment<'static> {
     let entry = libc::iovec {
         // The first page is never mapped.
-        iov_base: ptr::without_provenance_mut(64),
+        iov_base: std::ptr::without_provenance_mut(64),
         iov_len: length,
     };
     // SAFETY: `Fragment` is `repr(transparent)` over `iovec`. That its bytes are not mapped breaks
@@ -417,6 +415,6 @@ pub(crate) fn send_with_descriptor(
     header.msg_control = control.as_ptr().cast_mut().cast();
     header.msg_controllen = control.len() as _;
     // SAFETY: all of these live across the call, which writes to none of them.
-    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, 0) };
+    let sent = unsafe { call::sendmsg(fd.as_raw_fd(), &raw const header, 0) };
     assert_eq!(check_size(sent).ok(), Some(payload.len()));
 }

@@ -5,6 +5,7 @@
 //! kernel's (`recvmsg(2)`, `cmsg(3)`, `udp(7)`, `ip(7)`, `ipv6(7)`, `unix(7)`, `netlink(7)`).
 
 mod address;
+mod call;
 mod control;
 mod epoll;
 mod message;

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use super::address::RawAddress;
-use super::{check, check_size};
+use super::{call, check, check_size};
 
 /// Sockets of this crate never block and never leak into programs started later.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -238,9 +238,9 @@ pub(crate) fn discard_input(fd: BorrowedFd<'_>) -> io::Result<()> {
 pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: `buffer` is writable for its length.
     check_size(unsafe {
-        libc::recv(
+        call::recv(
             fd.as_raw_fd(),
-            buffer.as_mut_ptr().cast(),
+            buffer.as_mut_ptr(),
             buffer.len(),
             libc::MSG_TRUNC,
         )

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use super::{check, check_size};
+use super::{call, check, check_size};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -41,7 +41,7 @@ pub(crate) fn receive_timer(timer: BorrowedFd<'_>) -> io::Result<()> {
     let mut fired = 0u64;
     // SAFETY: `fired` is writable for the 8 bytes a timer yields.
     check_size(unsafe {
-        libc::read(timer.as_raw_fd(), (&raw mut fired).cast(), size_of::<u64>())
+        call::read(timer.as_raw_fd(), (&raw mut fired).cast(), size_of::<u64>())
     })?;
     Ok(())
 }
@@ -68,6 +68,6 @@ fn wait(fd: BorrowedFd<'_>, events: libc::c_short, timeout: Duration) -> bool {
         tv_nsec: i64::from(timeout.subsec_nanos()),
     };
     // SAFETY: one entry, as announced; both structs live across the call.
-    let ready = unsafe { libc::ppoll(&raw mut entry, 1, &raw const timeout, std::ptr::null()) };
+    let ready = unsafe { call::poll(&raw mut entry, &raw const timeout) };
     ready > 0 && entry.revents & events != 0
 }
