@@ -24,7 +24,7 @@ use exchange::Delivery;
 use feroce_mem::Fragment;
 use feroce_netio::{Destination, Place, SendError, SlotSendError};
 use feroce_obs::pcapng::Direction;
-use feroce_proto::{GSI_QKEY, GSI_QPN, Instant};
+use feroce_proto::{GSI_QKEY, GSI_QPN, Instant, cm};
 use feroce_wire::header::Bth;
 use feroce_wire::{
     Address, Extensions, Headers, Opcode, Operation, Position, Psn, ROCE_V2_PORT, Service, icrc,
@@ -263,7 +263,7 @@ impl Core {
 
     /// Tells a peer that nobody wants its datagram, where there is a way to say it.
     fn refuse(&mut self, now: Instant, arrived: &Arrived) {
-        let Some(answer) = owner::refusal(&arrived.mad) else {
+        let Some(answer) = cm::refuse(&arrived.mad) else {
             return;
         };
         if !self.gsi.allowance.take(now) {

@@ -27,6 +27,16 @@ const PACKAGES: &[(&str, &str)] = &[
     ("busybox-static", "busybox"),
     ("valgrind", "valgrind"),
     ("procps", "ps"),
+    ("ucx-utils", "ucx_perftest"),
+    ("libfabric-bin", "fi_pingpong"),
+    ("openmpi-bin", "mpirun.openmpi"),
+    ("libopenmpi-dev", "mpicc.openmpi"),
+    ("mpich", "mpirun.mpich"),
+    ("libmpich-dev", "mpicc.mpich"),
+    ("netpipe-openmpi", "NPopenmpi"),
+    ("netpipe-mpich2", "NPmpich2"),
+    ("qperf", "qperf"),
+    ("fio", "fio"),
 ];
 
 /// Seconds for each fuzz target.

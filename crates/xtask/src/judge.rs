@@ -4,6 +4,7 @@
 //! Not here: the foreign peer on the wire (`guest`).
 
 pub(crate) mod captures;
+pub(crate) mod consumers;
 pub(crate) mod pair;
 pub(crate) mod processes;
 pub(crate) mod programs;
@@ -100,6 +101,9 @@ pub(crate) fn judge(which: Option<&str>, device: &str, filter: &str, quick: bool
     }
     if which.is_none_or(|name| name == "pyverbs") {
         tally.add(pyverbs::run(&stage, filter));
+    }
+    if which == Some("consumers") {
+        tally.add(consumers::run(&stage, filter, quick));
     }
     if which.is_none_or(|name| name == "processes") {
         tally.add(processes::run(&stage));

@@ -81,11 +81,6 @@ pub(crate) fn service_of(id: u64) -> Service {
     }
 }
 
-/// The answer to a datagram that nobody wants, where there is one.
-pub(super) const fn refusal(_mad: &Mad) -> Option<Mad> {
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
