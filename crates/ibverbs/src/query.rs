@@ -127,8 +127,9 @@ fn device_attr(description: &Description) -> abi::ibv_device_attr {
         max_qp_rd_atom: atomics,
         max_res_rd_atom: atomics.saturating_mul(int(limits.max_qp)),
         max_qp_init_rd_atom: atomics,
-        // With respect to the processors of this host too: atomics are machine instructions.
-        atomic_cap: abi::IBV_ATOMIC_GLOB,
+        // They are machine instructions and atomic to processors, too (`IBV_ATOMIC_GLOB`), but
+        // adapters claim the weaker, and UCX uses no atomics where it finds anything else.
+        atomic_cap: abi::IBV_ATOMIC_HCA,
         max_mw: int(limits.max_mr),
         max_mcast_grp: int(limits.max_mcast_groups),
         max_mcast_qp_attach: int(limits.max_mcast_qp_attach),
