@@ -24,6 +24,7 @@ mod dcqcn;
 mod error;
 mod host;
 mod lists;
+pub mod metaroce;
 mod nic;
 mod qp;
 mod request;

@@ -1,9 +1,11 @@
 //! A toy host: memory is one array of bytes, keys are a table, packets and completions are lists.
 
+use crate::metaroce::{Port, Route};
 use crate::{
     AsyncEvent, AtomicOperation, BindRequest, Completion, CqId, Envelope, Host, LocalFault,
     MAD_LEN, Payload, PdId, RemoteAccess, RemoteFault, RemoteRange, Sge, TransmitError,
 };
+use feroce_wire::metaroce::Headers as MetaHeaders;
 use feroce_wire::{Address, Headers, Qpn, icrc, pad_len};
 use std::collections::{BTreeMap, VecDeque};
 use std::vec;
@@ -37,6 +39,8 @@ pub(crate) struct ToyHost {
     pub(crate) memory: Vec<u8>,
     pub(crate) keys: BTreeMap<u32, Grant>,
     pub(crate) sent: VecDeque<Frame>,
+    /// MetaRoCE packets, without their check sum.
+    pub(crate) datagrams: VecDeque<(Route, Vec<u8>)>,
     pub(crate) completions: Vec<(CqId, Completion)>,
     pub(crate) events: Vec<AsyncEvent>,
     /// Packets it takes before it is busy.
@@ -63,6 +67,7 @@ impl ToyHost {
             memory: vec![0; bytes],
             keys: BTreeMap::from([(KEY, grant)]),
             sent: VecDeque::new(),
+            datagrams: VecDeque::new(),
             completions: Vec::new(),
             events: Vec::new(),
             room: usize::MAX,
@@ -108,24 +113,8 @@ impl ToyHost {
         allowed.then(|| (address - BASE) as usize)
     }
 
-    fn remote(&self, range: &RemoteRange, write: bool) -> Result<usize, RemoteFault> {
-        self.grant(range.pd, range.rkey, range.address, range.length, write)
-            .ok_or(RemoteFault)
-    }
-}
-
-impl Host for ToyHost {
-    fn transmit(
-        &mut self,
-        to: &Envelope,
-        headers: &Headers,
-        payload: Payload<'_>,
-    ) -> Result<(), TransmitError> {
-        if self.room == 0 || self.no_room_for == Some(to.dest_qp) {
-            return Err(TransmitError::Busy);
-        }
-        let mut bytes = headers.as_bytes().to_vec();
-        let start = bytes.len();
+    /// The bytes of a payload, behind others.
+    fn append(&self, payload: Payload<'_>, bytes: &mut Vec<u8>) -> Result<(), TransmitError> {
         match payload {
             Payload::Bytes(data) => bytes.extend_from_slice(data),
             Payload::Gather(pd, sges) => {
@@ -142,6 +131,46 @@ impl Host for ToyHost {
                 bytes.extend_from_slice(&self.memory[at..at + range.length as usize]);
             }
         }
+        Ok(())
+    }
+
+    fn remote(&self, range: &RemoteRange, write: bool) -> Result<usize, RemoteFault> {
+        self.grant(range.pd, range.rkey, range.address, range.length, write)
+            .ok_or(RemoteFault)
+    }
+}
+
+impl Port for ToyHost {
+    fn send(
+        &mut self,
+        route: &Route,
+        headers: &MetaHeaders,
+        payload: Payload<'_>,
+    ) -> Result<(), TransmitError> {
+        if self.room == 0 {
+            return Err(TransmitError::Busy);
+        }
+        let mut bytes = headers.as_bytes().to_vec();
+        self.append(payload, &mut bytes)?;
+        self.room -= 1;
+        self.datagrams.push_back((*route, bytes));
+        Ok(())
+    }
+}
+
+impl Host for ToyHost {
+    fn transmit(
+        &mut self,
+        to: &Envelope,
+        headers: &Headers,
+        payload: Payload<'_>,
+    ) -> Result<(), TransmitError> {
+        if self.room == 0 || self.no_room_for == Some(to.dest_qp) {
+            return Err(TransmitError::Busy);
+        }
+        let mut bytes = headers.as_bytes().to_vec();
+        let start = bytes.len();
+        self.append(payload, &mut bytes)?;
         let pad = usize::from(pad_len(bytes.len() - start));
         bytes.resize(bytes.len() + pad + icrc::LEN, 0);
         self.room -= 1;

@@ -5,7 +5,7 @@ mod pair;
 mod random;
 mod wire;
 
-pub(crate) use host::{BASE, Grant, KEY, PD};
+pub(crate) use host::{BASE, Grant, KEY, PD, ToyHost};
 pub(crate) use pair::{
     ALL_ACCESS, End, Pair, Setup, Wr, ack_frame, address_of, atomic_frame, bring_up, fetch_add,
     flushed, frame, ok, path, read, read_from, recv, remote, request_frame, reth, send, sge, write,

@@ -5,7 +5,7 @@ mod congestion;
 mod faults;
 mod hostile;
 mod limits;
-mod random;
+pub(crate) mod random;
 mod recovery;
 mod refusals;
 mod reliable;

@@ -11,10 +11,10 @@ use std::vec::Vec;
 use std::{eprintln, format, string::String};
 
 /// Printed while a seed fails.
-pub(super) struct SeedNote {
-    pub(super) test: &'static str,
-    pub(super) seed: u64,
-    pub(super) options: String,
+pub(crate) struct SeedNote {
+    pub(crate) test: &'static str,
+    pub(crate) seed: u64,
+    pub(crate) options: String,
 }
 
 impl Drop for SeedNote {
@@ -32,7 +32,7 @@ impl Drop for SeedNote {
 }
 
 /// The seeds to run: `FEROCE_SEED` alone, or `FEROCE_SEEDS` of them, or `default` of them.
-pub(super) fn seeds(default: u64) -> std::ops::Range<u64> {
+pub(crate) fn seeds(default: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match (number("FEROCE_SEED"), number("FEROCE_SEEDS")) {
         (Some(seed), _) => seed..seed + 1,
