@@ -7,6 +7,8 @@
 
 pub mod capture;
 mod choice;
+pub mod cm_machine;
+pub mod cm_mad;
 pub mod driver;
 pub mod lossy_spec;
 pub mod mem_table;
@@ -30,12 +32,24 @@ pub struct Target {
 }
 
 /// All targets, by name.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 9] = [
     Target {
         name: "capture",
         run: capture::run,
         seeds: capture::seeds,
         len_max: 4096,
+    },
+    Target {
+        name: "cm_machine",
+        run: cm_machine::run,
+        seeds: cm_machine::seeds,
+        len_max: 1024,
+    },
+    Target {
+        name: "cm_mad",
+        run: cm_mad::run,
+        seeds: cm_mad::seeds,
+        len_max: 300,
     },
     Target {
         name: "lossy_spec",

@@ -14,6 +14,10 @@ use feroce_wire::mad::Mad;
 /// The LID of a path on Ethernet: there is none (annex A16.3.2).
 const NO_LID: u16 = 0xffff;
 
+/// How long after a rejection as stale a request is repeated. Soft-RoCE holds a connection for
+/// stale while its own TIMEWAIT lasts, about a second.
+const STALE_PAUSE: Duration = Duration::from_millis(500);
+
 impl Cm {
     /// Asks for a connection. `Reply`, `Rejected` or `Unreachable` follows.
     ///
@@ -110,16 +114,11 @@ impl Cm {
             return self.apply(now, id, step);
         }
         let peer = (rep.local_ca_guid, rep.queue_pair(connection.transport));
-        let stale = self.end_stale(now, peer);
+        // The peer has just chosen this queue pair: what held it before is gone.
+        self.end_holder(now, peer);
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
-        if stale {
-            let reason = RejectReason::STALE_CONNECTION;
-            let step = Step::close(Some(connection.rej_because(RejectedMessage::Rep, reason)))
-                .and_tell(connection.rejected_because(reason));
-            return self.apply(now, id, step);
-        }
         connection.peer = Some(peer);
         let event = CmEvent::Reply {
             connection: connection.name(),
@@ -188,7 +187,16 @@ impl Connection {
 
     fn on_rej(&self, rej: &Rej) -> Step {
         let reject = Box::new(*rej);
-        match self.state {
+        match &self.state {
+            // The peer has ended what was in the way, or will soon: the same request may do.
+            State::ReqSent(waiting)
+                if rej.reason == RejectReason::STALE_CONNECTION && waiting.retries > 0 =>
+            {
+                Step {
+                    next: Next::Prolong(STALE_PAUSE),
+                    ..Step::default()
+                }
+            }
             State::ReqSent(_) | State::ReqReceived | State::RepReceived | State::RepSent(_) => {
                 Step::close(None).and_tell(CmEvent::Rejected {
                     connection: self.name(),

@@ -7,9 +7,11 @@
 //! module's. Every call may change all three polls.
 //!
 //! Where the state tables leave a choice: a DREQ is answered at once, without asking the program;
-//! a MRA goes out only when the peer repeats itself; a connection that is ending or over has no
-//! claim on the peer's queue pair, so that it never makes a new connection look stale; only one
-//! that this side holds for alive does.
+//! a MRA goes out only when the peer repeats itself. A connection has a claim on the peer's queue
+//! pair while it is established, and none when it is ending or over: only a REQ with the queue
+//! pair of an established connection is rejected as stale, and with it that connection ends. In
+//! all other cases in which a peer shows that it has begun anew, the old connection just makes
+//! room. A request of our own that is rejected as stale is repeated: the peer has made room.
 //!
 //! Read IBTA volume 1 chapter 12 (12.9 has the state tables) and annex A11 first.
 
@@ -132,6 +134,12 @@ impl Cm {
             // No LAP was sent.
             Message::Apr(_) => {}
         }
+    }
+
+    /// Connections and requests that are remembered, those included that are over but may still
+    /// have to answer late messages.
+    pub fn records(&self) -> usize {
+        self.connections.len() + self.sidrs.len()
     }
 
     /// When `handle_timeout` should be called next, `None`: never, as things stand.

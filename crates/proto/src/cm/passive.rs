@@ -110,7 +110,7 @@ impl Cm {
         let peer = (req.local_ca_guid, req.local_qpn);
         // Both must be looked at: the peer may have begun anew in either way.
         let stale_id = self.end_reused_id(now, request);
-        let stale_peer = self.end_stale(now, peer);
+        let stale_peer = self.end_holder(now, peer);
         let verdict = if stale_id || stale_peer {
             Err(RejectReason::STALE_CONNECTION)
         } else {
@@ -183,58 +183,51 @@ impl Cm {
     }
 
     /// Ends the connection that holds `peer`, if one does: the peer has begun anew with the same
-    /// queue pair, so it cannot know of that connection any more (IBTA 12.9.8.3.1).
-    pub(super) fn end_stale(&mut self, now: Instant, peer: Peer) -> bool {
+    /// queue pair, so it cannot know of that connection any more (IBTA 12.9.8.3.1). True if it
+    /// was established.
+    pub(super) fn end_holder(&mut self, now: Instant, peer: Peer) -> bool {
         // Queue pair 0 stands for none: the program brings its own way to tell.
         if peer.1 == Qpn::new(0) {
             return false;
         }
         match self.by_peer.get(&peer) {
-            Some(&id) => {
-                self.end_as_stale(now, id);
-                true
-            }
+            Some(&id) => self.end_as_stale(now, id),
             None => false,
         }
     }
 
-    /// As [`Self::end_stale`], for a peer that has begun anew with the same communication id.
+    /// As [`Self::end_holder`], for a peer that has begun anew with the same communication id.
     fn end_reused_id(&mut self, now: Instant, request: (u64, u32)) -> bool {
-        let Some(id) = self.by_request.remove(&request) else {
-            return false;
-        };
-        let live = self
-            .connections
-            .get(&id)
-            .is_some_and(|connection| connection.state.holds_peer());
-        if live {
-            self.end_as_stale(now, id);
+        match self.by_request.remove(&request) {
+            Some(id) => self.end_as_stale(now, id),
+            None => false,
         }
-        live
     }
 
-    fn end_as_stale(&mut self, now: Instant, id: u32) {
+    fn end_as_stale(&mut self, now: Instant, id: u32) -> bool {
         let transaction = self.new_transaction();
         let Some(connection) = self.connections.get(&id) else {
-            return;
+            return false;
         };
-        let step = match connection.state {
-            State::ReqReceived | State::RepReceived | State::RepSent(_) => Step::close(None)
-                .and_tell(connection.rejected_because(RejectReason::STALE_CONNECTION)),
-            _ => {
-                let event = CmEvent::Disconnected {
-                    connection: connection.name(),
-                    how: Disconnect::Stale,
-                };
-                match connection.dreq(transaction, &[]) {
-                    Ok(dreq) => Step::enter(State::DreqSent(connection.waiting(dreq)))
-                        .and_send(dreq)
-                        .and_tell(event),
-                    Err(_) => Step::close(None).and_tell(event),
-                }
+        let established = matches!(connection.state, State::Established { .. });
+        let step = if established {
+            let over = CmEvent::Disconnected {
+                connection: connection.name(),
+                how: Disconnect::Stale,
+            };
+            match connection.dreq(transaction, &[]) {
+                Ok(dreq) => Step::enter(State::DreqSent(connection.waiting(dreq))).and_send(dreq),
+                Err(_) => Step::close(None),
             }
+            .and_tell(over)
+        } else if connection.state.holds_peer() {
+            let reason = RejectReason::STALE_CONNECTION;
+            Step::close(None).and_tell(connection.rejected_because(reason))
+        } else {
+            return false;
         };
         self.apply(now, id, step);
+        established
     }
 
     pub(super) fn on_rtu(&mut self, now: Instant, rtu: &Rtu) {

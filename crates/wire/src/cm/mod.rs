@@ -13,6 +13,9 @@ mod ip;
 mod message;
 mod reason;
 mod service;
+#[cfg(test)]
+#[allow(clippy::cast_possible_wrap, reason = "places in 256 bytes")]
+mod tests;
 pub mod view;
 
 pub use fields::{Ece, PathFields, RejectedMessage, Transport};

@@ -149,9 +149,43 @@ fn a_queue_pair_that_connects_again_without_a_dreq_has_a_stale_connection() {
     assert_eq!(events(&mut bench.b), ["Disconnected Stale"]);
     bench.b_sends(&["DREQ", "REJ 10"]);
     bench.settle();
-    assert_eq!(events(&mut bench.a), ["Rejected 10"]);
-    // Now the way is free.
-    bench.connected();
+    // Now the way is free, and the program need not know.
+    bench.wait(Duration::from_millis(500));
+    bench.a_sends(&["REQ"]);
+    bench.requested();
+    assert!(events(&mut bench.a).is_empty());
+}
+
+#[test]
+fn a_request_that_its_peer_gave_up_makes_room_for_the_next_with_the_same_queue_pair() {
+    let mut bench = Bench::new();
+    let at_a = bench.connect();
+    bench.requested();
+    // The REJ of who gave up is lost.
+    bench.a.cm.abandon(bench.now, at_a);
+    bench.collect();
+    bench.to_b.clear();
+    bench.connect();
+    bench.deliver_to_b();
+    assert_eq!(events(&mut bench.b), ["Rejected 10", "Request"]);
+}
+
+#[test]
+fn a_rep_with_a_queue_pair_in_use_ends_what_used_it() {
+    let mut bench = Bench::new();
+    let (_, at_b) = bench.connected();
+    bench.b.cm.abandon(bench.now, at_b);
+    bench.collect();
+    bench.to_a.clear();
+    let other = Connect {
+        qpn: Qpn::new(0x33),
+        ..bench.request()
+    };
+    bench.a.cm.connect(bench.now, &other).unwrap();
+    let at_b = bench.requested();
+    bench.accept(at_b);
+    bench.deliver_to_a();
+    assert_eq!(events(&mut bench.a), ["Disconnected Stale", "Reply"]);
 }
 
 #[test]

@@ -4,4 +4,5 @@
 mod bench;
 mod connecting;
 mod leaving;
+mod random;
 mod refusing;
