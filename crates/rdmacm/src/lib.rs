@@ -6,12 +6,33 @@
 //! interface. cargo builds a static archive; `cargo xtask dist` links the library from it, with the
 //! names and versions of `symbols.txt`.
 //!
+//! | module | what it holds |
+//! |---|---|
+//! | `id`, `connect`, `channel`, `queue`, `endpoint`, `addrinfo`, `multicast`, `listing`, `name` | entry points |
+//! | `world` | everything behind one lock, and the thread that keeps it going |
+//! | `happen` | what an event on the wire, or of the interfaces, does to identifiers |
+//! | `device`, `route`, `address`, `sys` | devices, ways, addresses, system calls |
+//! | `state` | what is known of an identifier, an event, a channel |
+//! | `guard` | what surrounds every entry point |
+//! | `rsocket` | sockets calls over queue pairs |
+//!
 //! Read first: rdma_cm(7), and `rdma_cma.h`, whose names the modules keep.
 
-// All of it is ours to call from C; the linker keeps what symbols.txt names.
-#![allow(dead_code, reason = "the skeleton: entry points follow")]
-
+mod address;
+mod addrinfo;
+mod channel;
+mod connect;
+mod device;
+mod endpoint;
 mod guard;
-mod missing;
+mod happen;
+mod id;
+mod listing;
+mod multicast;
 mod name;
+mod queue;
+mod route;
 mod rsocket;
+mod state;
+mod sys;
+mod world;
