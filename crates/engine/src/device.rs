@@ -143,9 +143,19 @@ impl Device {
         if let Some(device) = find(&opened, name) {
             return Ok(device);
         }
-        let device = Self::open_new(name)?;
+        let device = Self::open_new(name, true)?;
         opened.push((name.to_owned(), Arc::downgrade(&device)));
         Ok(device)
+    }
+
+    /// Opens a device of its own, without a service thread: nothing happens but in the caller's
+    /// calls, and memory is as quiet between them as the network lets it. For measurements and
+    /// for programs that never sleep.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_unattended(name: &str) -> Result<Arc<Self>, OpenError> {
+        Self::open_new(name, false)
     }
 
     /// The device of that name, if this process has it open.
@@ -153,7 +163,7 @@ impl Device {
         find(&opened(), name)
     }
 
-    fn open_new(name: &str) -> Result<Arc<Self>, OpenError> {
+    fn open_new(name: &str, attended: bool) -> Result<Arc<Self>, OpenError> {
         let candidate = candidates()?
             .into_iter()
             .find(|candidate| candidate.name == name)
@@ -181,8 +191,10 @@ impl Device {
         let core = Core::new(candidate.name.clone(), nic, net, number, capture);
         let waiting = Waiting::new(packets)?;
         let device = Arc::new(Self::assemble(candidate, core, number, waiting));
-        let service = Service::start(&device)?;
-        let _ = device.service.set(service);
+        if attended {
+            let service = Service::start(&device)?;
+            let _ = device.service.set(service);
+        }
         statistics::register(&device);
         Ok(device)
     }

@@ -47,7 +47,19 @@ impl Context {
     /// # Errors
     /// [`OpenError`] says what is wrong with the device or the machine.
     pub fn open(name: &str) -> Result<Self, OpenError> {
-        let device = Device::open(name)?;
+        Self::on(Device::open(name)?)
+    }
+
+    /// Opens a device for this context alone, without a thread behind it: packets are taken and
+    /// timers fire only while this program posts and polls.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_unattended(name: &str) -> Result<Self, OpenError> {
+        Self::on(Device::open_unattended(name)?)
+    }
+
+    fn on(device: Arc<Device>) -> Result<Self, OpenError> {
         let events = Arc::new(DeviceEvents::new()?);
         device.add_listener(&events);
         Ok(Self {

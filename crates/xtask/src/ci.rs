@@ -4,7 +4,7 @@
 //! `cargo xtask packages` installs what the checks use from Debian, when we may.
 
 use crate::judge::{self, find_program, is_root};
-use crate::{abi, cargo, dist, fuzz, guest, tidy};
+use crate::{abi, bench, cargo, dist, fuzz, guest, instructions, tidy};
 use anyhow::{Context, Result, bail};
 use lexopt::Parser;
 use std::process::Command;
@@ -14,6 +14,8 @@ use std::time::Instant;
 const PACKAGES: &[(&str, &str)] = &[
     ("gcc", "cc"),
     ("perftest", "ib_write_bw"),
+    ("iperf3", "iperf3"),
+    ("linux-perf", "perf"),
     ("ibverbs-utils", "ibv_rc_pingpong"),
     ("libibverbs-dev", "/usr/include/infiniband/verbs.h"),
     ("librdmacm-dev", "/usr/include/rdma/rdma_cma.h"),
@@ -119,6 +121,13 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
     steps.documentation()?;
     steps.step("dist", || dist::run(Parser::from_args([""; 0])))?;
     steps.step("abi", || abi::run(Parser::from_args(["--no-build"])))?;
+    steps.step("instructions", || {
+        instructions::run(Parser::from_args([""; 0]))
+    })?;
+    // Whether it still measures; no figure is judged, the machine may be busy.
+    steps.step("bench", || {
+        bench::run(Parser::from_args(["--quick", "--rounds", "1"]))
+    })?;
     steps.step("fuzz", || {
         fuzz::run(Parser::from_args(["--seconds", FUZZ_SECONDS]))
     })?;

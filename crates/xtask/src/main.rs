@@ -11,6 +11,7 @@ mod ci;
 mod dist;
 mod fuzz;
 mod guest;
+mod instructions;
 mod judge;
 #[path = "../../ibverbs/symbols.rs"]
 mod symbols;
@@ -27,6 +28,7 @@ cargo xtask COMMAND
   abi --regenerate [--include FOLDER]      write crates/verbs-abi again from the C headers
   fuzz [--seconds N] [TARGET…]             search for inputs that parsers and protocol do not bear
   guest COMMAND                            a virtual machine with soft-RoCE as a foreign peer
+  instructions [--only TEXT] [--bless]     count those of the hot paths, compare with before
   judge [programs|captures|pyverbs|processes] [--device NAME] [--filter TEXT]
         [--quick]
                                            stock programs and rdma-core's own tests on the device
@@ -61,6 +63,7 @@ fn run() -> Result<()> {
         Some("abi") => abi::run(arguments),
         Some("fuzz") => fuzz::run(arguments),
         Some("guest") => guest::run(arguments),
+        Some("instructions") => instructions::run(arguments),
         Some("judge") => judge::run(arguments),
         Some("tidy") => tidy::run(arguments),
         _ => bail!("no command {}\n\n{USAGE}", command.display()),
