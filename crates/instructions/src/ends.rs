@@ -27,7 +27,10 @@ const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Rounds after which nothing is on its way any more. A round in vain looks at the main socket
 /// only, every so many look at all.
-const RESTING_ROUNDS: u32 = 40;
+const RESTING_ROUNDS: u32 = 20;
+
+/// How often to rest before a measurement: question, answer, and what follows from it.
+const RESTS: u32 = 3;
 
 /// Acknowledgement timeout, 4.096 µs × 2^20 (IBTA vol. 1, section 9.7.6.1.3): callgrind slows
 /// everything, and a retransmission would count.
@@ -66,12 +69,33 @@ impl Ends {
         Ok(ends)
     }
 
+    /// Has the requester work until so many packets have left since `before`, a result of
+    /// [`sent`](Self::sent): it may have to hear of room at the target first.
+    pub(crate) fn leave(&self, before: u64, packets: u64) -> Result<()> {
+        for _ in 0..LOOKS_MAX {
+            if self.sent() >= before + packets {
+                return Ok(());
+            }
+            self.requester.context.device().poll_progress();
+            std::thread::sleep(PATIENCE);
+        }
+        bail!("{packets} packets did not leave");
+    }
+
+    /// Packets that the requester has sent in all.
+    pub(crate) fn sent(&self) -> u64 {
+        self.requester.context.device().counters().0.sent_packets
+    }
+
     /// Has both ends work until everything that was on its way has been seen: acknowledgements,
     /// and what receivers tell senders about room.
     pub(crate) fn rest(&self) {
-        for _ in 0..RESTING_ROUNDS {
-            self.target.context.device().poll_progress();
-            self.requester.context.device().poll_progress();
+        for _ in 0..RESTS {
+            std::thread::sleep(PATIENCE / 2);
+            for _ in 0..RESTING_ROUNDS {
+                self.target.context.device().poll_progress();
+                self.requester.context.device().poll_progress();
+            }
         }
     }
 
@@ -175,11 +199,10 @@ impl Ends {
 
     /// Posts large WRITEs until nothing may be sent any more; returns how many.
     pub(crate) fn fill_window(&mut self) -> Result<u32> {
-        let sent = |ends: &Self| ends.requester.context.device().counters().0.sent_packets;
         for count in 1..DEPTH - 1 {
-            let before = sent(self);
+            let before = self.sent();
             self.post_write(LARGE_BYTES)?;
-            if sent(self) == before {
+            if self.sent() == before {
                 return Ok(count);
             }
         }

@@ -70,7 +70,9 @@ fn run() -> Result<()> {
         ends.post_write(LARGE_BYTES)?;
         ends.settle_write()?;
         ends.post_receive(1)?;
+        let before = ends.sent();
         ends.post_sends(1)?;
+        ends.leave(before, 1)?;
         ends.settle_sends(1)?;
     }
     case(&mut ends, times)
@@ -101,8 +103,9 @@ fn write_transmit(ends: &mut Ends, times: u32) -> Result<()> {
 fn write_receive(ends: &mut Ends, times: u32) -> Result<()> {
     for _ in 0..times {
         ends.rest();
+        let (before, packets) = (ends.sent(), ends.packets_of(LARGE_BYTES));
         ends.post_write(LARGE_BYTES)?;
-        let packets = ends.packets_of(LARGE_BYTES);
+        ends.leave(before, packets)?;
         measured(&mut || ends.target_receives(packets))?;
         ends.settle_write()?;
     }
@@ -113,8 +116,10 @@ fn write_receive(ends: &mut Ends, times: u32) -> Result<()> {
 fn write_complete(ends: &mut Ends, times: u32) -> Result<()> {
     for _ in 0..times {
         ends.rest();
+        let (before, packets) = (ends.sent(), ends.packets_of(LARGE_BYTES));
         ends.post_write(LARGE_BYTES)?;
-        ends.target_receives(ends.packets_of(LARGE_BYTES))?;
+        ends.leave(before, packets)?;
+        ends.target_receives(packets)?;
         measured(&mut || ends.requester_completes(1))?;
     }
     Ok(())
@@ -136,7 +141,9 @@ fn send_receive(ends: &mut Ends, times: u32) -> Result<()> {
     for _ in 0..times {
         ends.rest();
         ends.post_receive(1)?;
+        let before = ends.sent();
         ends.post_sends(1)?;
+        ends.leave(before, 1)?;
         measured(&mut || ends.target_completes(1))?;
         ends.requester_completes(1)?;
     }
@@ -148,7 +155,9 @@ fn send_complete(ends: &mut Ends, times: u32) -> Result<()> {
     for _ in 0..times {
         ends.rest();
         ends.post_receive(1)?;
+        let before = ends.sent();
         ends.post_sends(1)?;
+        ends.leave(before, 1)?;
         ends.target_completes(1)?;
         measured(&mut || ends.requester_completes(1))?;
     }

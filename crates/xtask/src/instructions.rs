@@ -19,7 +19,7 @@ use crate::cargo;
 use crate::judge::{find_program, in_namespace};
 
 /// How often each path runs.
-const TIMES: u32 = 100;
+const TIMES: u32 = 50;
 
 /// Growth that is let pass, in percent: compilers, C libraries and processors differ a little.
 const TOLERANCE_PERCENT: f64 = 5.0;
