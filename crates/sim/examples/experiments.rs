@@ -25,7 +25,7 @@ const NAMES: [&str; 7] = [
 fn main() -> Result<(), Box<dyn Error>> {
     let mut names = Vec::new();
     let mut seed = 1;
-    let mut transports = vec![Transport::roce()];
+    let mut transports = vec![Transport::metaroce(), Transport::roce()];
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {

@@ -188,7 +188,7 @@ pub trait Endpoint {
     fn poll_transmit(&mut self, now: Instant, uplink: &mut Uplink);
 
     /// Hands out what was seen since the last call, in order.
-    fn take_reports(&mut self, into: &mut Vec<Report>);
+    fn take_reports(&mut self, now: Instant, into: &mut Vec<Report>);
 
     /// Counters.
     fn statistics(&self) -> EndpointStatistics;

@@ -3,34 +3,23 @@
 //! Both ends of flow *f* use queue pair number `FIRST_QPN + f`, and are connected before the run:
 //! the connection manager is not part of it.
 
+use crate::Operation;
+use crate::Rate;
 use crate::endpoint::{Endpoint, EndpointStatistics, FlowId, FlowSetup, Report, Role, Uplink};
-use crate::frame::{Frame, FrameBytes};
-use crate::memory::{KEY, Memory};
-use crate::topology::{address, place_of};
-use crate::{Operation, Rate};
-use core::net::IpAddr;
+use crate::host::{RECEIVES_AHEAD, SimHost, init_of, qpn, receive, request};
+use crate::topology::address;
 use core::time::Duration;
 use feroce_proto::{
-    AsyncEvent, AtomicOperation, AttributeMask, BindRequest, Completion, CompletionStatus,
-    CongestionControl, CqId, Data, DcqcnParameters, Envelope, Host, Instant, LocalFault, Mtu, Nic,
-    NicConfig, Path, Payload, PdId, QpAttributes, QpCapabilities, QpInit, QpState, QpType,
-    RecvRequest, Remote, RemoteAccess, RemoteFault, RemoteRange, SendFlags, SendOperation,
-    SendRequest, Sge, TransmitError,
+    AttributeMask, CongestionControl, DcqcnParameters, Instant, Mtu, Nic, NicConfig, Path,
+    QpAttributes, QpState,
 };
-use feroce_wire::{Address, Headers, Packet, Psn, Qpn, ROCE_V2_PORT, icrc, pad_len};
+use feroce_wire::{Address, Packet, Psn, icrc};
 use std::collections::BTreeMap;
 
-/// The queue pair number of flow 0.
-const FIRST_QPN: u32 = 0x100;
-const SEND_CQ: CqId = CqId(0);
-const RECV_CQ: CqId = CqId(1);
 /// ECN-capable transport, ECT(0) (RFC 3168).
 const ECT: u8 = 2;
 /// Remote read, write and atomics.
 const ALL_ACCESS: u32 = 0xe;
-/// Receives that are posted ahead of the messages that may be under way.
-const RECEIVES_AHEAD: u64 = 64;
-
 /// How RoCEv2 is set up in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoceSettings {
@@ -83,7 +72,7 @@ impl RoceSettings {
 pub struct Roce {
     settings: RoceSettings,
     nic: Nic,
-    host: RoceHost,
+    host: SimHost,
     flows: BTreeMap<FlowId, RoceFlow>,
     corrupt: u64,
 }
@@ -92,14 +81,6 @@ struct RoceFlow {
     setup: FlowSetup,
     /// Receives posted so far.
     receives: u64,
-}
-
-/// The host side of the device: memory that is not there, and the packets of one call.
-#[derive(Default)]
-struct RoceHost {
-    memory: Memory,
-    room: Vec<u32>,
-    frames: Vec<(u32, Frame)>,
 }
 
 impl Roce {
@@ -115,17 +96,10 @@ impl Roce {
             congestion: settings.congestion,
             ..NicConfig::default()
         };
-        let memory = Memory {
-            is_checked: settings.is_checked,
-            ..Memory::default()
-        };
         Self {
             settings,
             nic: Nic::new(config),
-            host: RoceHost {
-                memory,
-                ..RoceHost::default()
-            },
+            host: SimHost::new(settings.is_checked),
             flows: BTreeMap::new(),
             corrupt: 0,
         }
@@ -171,10 +145,7 @@ impl Roce {
         };
         let setup = state.setup;
         while state.receives < wanted.min(setup.messages) {
-            let request = RecvRequest {
-                wr_id: state.receives,
-                sges: [sge(&setup, state.receives)].into_iter().collect(),
-            };
+            let request = receive(&setup, state.receives);
             let posted = self.nic.post_recv(now, qpn(flow), request, &mut self.host);
             if posted.is_err() {
                 return;
@@ -193,26 +164,9 @@ const STEPS: [(QpState, AttributeMask); 3] = [
 
 impl Endpoint for Roce {
     fn open(&mut self, now: Instant, setup: &FlowSetup) {
-        let queue = setup.depth.saturating_add(RECEIVES_AHEAD as u32);
-        let init = QpInit {
-            qp_type: QpType::Rc,
-            pd: PdId(setup.flow.0),
-            send_cq: SEND_CQ,
-            recv_cq: RECV_CQ,
-            srq: None,
-            xrcd: None,
-            capabilities: QpCapabilities {
-                max_send_wr: queue,
-                max_recv_wr: queue,
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            },
-            signal_all: true,
-        };
         let number = qpn(setup.flow);
         self.nic
-            .create_qp(number, init)
+            .create_qp(number, init_of(setup))
             .expect("flows have numbers of their own");
         let attributes = self.attributes(setup);
         for (state, mask) in STEPS {
@@ -238,23 +192,7 @@ impl Endpoint for Roce {
         let Some(state) = self.flows.get(&flow) else {
             return;
         };
-        let local = sge(&state.setup, message);
-        let remote = Remote {
-            address: local.address,
-            rkey: KEY,
-        };
-        let request = SendRequest {
-            wr_id: message,
-            operation: match state.setup.operation {
-                Operation::Write => SendOperation::Write(remote),
-                Operation::Send => SendOperation::Send,
-                Operation::Read => SendOperation::Read(remote),
-            },
-            data: Data::Gather([local].into_iter().collect()),
-            flags: SendFlags::default(),
-            target: None,
-            xrc_srqn: 0,
-        };
+        let request = request(&state.setup, message);
         let posted = self.nic.post_send(now, qpn(flow), request, &mut self.host);
         if posted.is_err() {
             let error = Some("could not be posted");
@@ -300,23 +238,16 @@ impl Endpoint for Roce {
     }
 
     fn poll_transmit(&mut self, now: Instant, uplink: &mut Uplink) {
-        // What a completed receive made room for is posted before anything is answered.
-        for index in 0..self.host.memory.reports.len() {
-            if let Report::Received { flow, message, .. } = self.host.memory.reports[index] {
-                let wanted = message + u64::from(self.flows[&flow].setup.depth) + RECEIVES_AHEAD;
-                self.post_receives(now, flow, wanted);
-            }
-        }
-        self.host.room.clear();
-        self.host.room.extend(uplink.rooms());
-        let budget: u32 = self.host.room.iter().sum();
-        let _progress = self.nic.poll_transmit(now, budget as usize, &mut self.host);
-        for (port, frame) in self.host.frames.drain(..) {
-            uplink.send(port, frame);
-        }
+        let budget = self.host.offer(uplink);
+        let _progress = self.nic.poll_transmit(now, budget, &mut self.host);
+        self.host.hand_on(uplink);
     }
 
-    fn take_reports(&mut self, into: &mut Vec<Report>) {
+    fn take_reports(&mut self, now: Instant, into: &mut Vec<Report>) {
+        for (flow, message) in self.host.received() {
+            let wanted = message + u64::from(self.flows[&flow].setup.depth) + RECEIVES_AHEAD;
+            self.post_receives(now, flow, wanted);
+        }
         into.append(&mut self.host.memory.reports);
     }
 
@@ -331,157 +262,4 @@ impl Endpoint for Roce {
             corrupt: self.corrupt,
         }
     }
-}
-
-const fn qpn(flow: FlowId) -> Qpn {
-    Qpn::new(FIRST_QPN + flow.0)
-}
-
-const fn sge(setup: &FlowSetup, message: u64) -> Sge {
-    Sge {
-        address: message * setup.stride(),
-        length: setup.message_bytes,
-        lkey: KEY,
-    }
-}
-
-fn port_of(source: IpAddr) -> Option<u32> {
-    place_of(source).map(|(_, port)| port)
-}
-
-impl Host for RoceHost {
-    fn transmit(
-        &mut self,
-        to: &Envelope,
-        headers: &Headers,
-        payload: Payload<'_>,
-    ) -> Result<(), TransmitError> {
-        let port = port_of(to.source).unwrap_or(0);
-        let room = self
-            .room
-            .get_mut(port as usize)
-            .ok_or(TransmitError::Busy)?;
-        if *room == 0 {
-            return Err(TransmitError::Busy);
-        }
-        *room -= 1;
-        let mut bytes = FrameBytes::from_slice(headers.as_bytes());
-        let start = bytes.len();
-        let phantom = self.memory.append(payload, &mut bytes);
-        let pad = usize::from(pad_len(bytes.len() - start + phantom as usize));
-        let mut frame = Frame {
-            address: Address {
-                source: to.source,
-                destination: to.destination,
-                source_port: to.entropy | 0xc000,
-                traffic_class: to.traffic_class,
-                hop_limit: to.hop_limit,
-            },
-            destination_port: ROCE_V2_PORT,
-            bytes,
-            phantom: phantom + (pad + icrc::LEN) as u32,
-        };
-        if self.memory.is_checked {
-            seal(&mut frame, pad);
-        }
-        self.frames.push((port, frame));
-        Ok(())
-    }
-
-    fn scatter(
-        &mut self,
-        pd: PdId,
-        sges: &[Sge],
-        offset: u64,
-        data: &[u8],
-    ) -> Result<(), LocalFault> {
-        self.memory.scatter(pd, sges, offset, data)
-    }
-
-    fn check(&mut self, range: &RemoteRange, _access: RemoteAccess) -> Result<(), RemoteFault> {
-        Memory::check(range)
-    }
-
-    fn write(&mut self, range: &RemoteRange, data: &[u8]) -> Result<(), RemoteFault> {
-        self.memory.write(range, data)
-    }
-
-    fn atomic(&mut self, _: &RemoteRange, _: AtomicOperation) -> Result<u64, RemoteFault> {
-        Err(RemoteFault)
-    }
-
-    fn atomic_write(&mut self, _: &RemoteRange, _: [u8; 8]) -> Result<(), RemoteFault> {
-        Err(RemoteFault)
-    }
-
-    fn flush(&mut self, _: &RemoteRange, _: RemoteAccess, _: bool) -> Result<(), RemoteFault> {
-        Err(RemoteFault)
-    }
-
-    fn remote_invalidate(&mut self, _: PdId, _: Qpn, _: u32) -> Result<(), RemoteFault> {
-        Err(RemoteFault)
-    }
-
-    fn local_invalidate(&mut self, _: PdId, _: Qpn, _: u32) -> Result<(), LocalFault> {
-        Err(LocalFault)
-    }
-
-    fn bind(&mut self, _: PdId, _: Qpn, _: &BindRequest) -> Result<(), LocalFault> {
-        Err(LocalFault)
-    }
-
-    fn complete(&mut self, cq: CqId, completion: Completion) {
-        let flow = FlowId(completion.qpn.value() - FIRST_QPN);
-        let error = error_name(completion.status);
-        let message = completion.wr_id;
-        let report = if cq == SEND_CQ {
-            Report::Completed {
-                flow,
-                message,
-                error,
-            }
-        } else {
-            Report::Received {
-                flow,
-                message,
-                length: completion.byte_len,
-                error,
-            }
-        };
-        self.memory.reports.push(report);
-    }
-
-    fn event(&mut self, _event: AsyncEvent) {}
-}
-
-/// Adds pad and ICRC to a packet of real bytes.
-fn seal(frame: &mut Frame, pad: usize) {
-    let padded = frame.bytes.len() + pad;
-    frame.bytes.resize(padded, 0);
-    let flow = icrc::Flow {
-        source: frame.address.source,
-        destination: frame.address.destination,
-        source_port: frame.address.source_port,
-        destination_port: frame.destination_port,
-        ipv4_id: 0,
-        ipv4_fragment: icrc::IPV4_DONT_FRAGMENT,
-    };
-    let sum = icrc::Seed::new(&flow, padded + icrc::LEN).of(&frame.bytes);
-    frame.bytes.extend_from_slice(&sum);
-    frame.phantom = 0;
-}
-
-/// What went wrong, for people; `None` if nothing did.
-pub(crate) const fn error_name(status: CompletionStatus) -> Option<&'static str> {
-    Some(match status {
-        CompletionStatus::Success => return None,
-        CompletionStatus::WorkRequestFlushed => "flushed",
-        CompletionStatus::RetryExceeded => "retries exceeded",
-        CompletionStatus::RnrRetryExceeded => "RNR retries exceeded",
-        CompletionStatus::LocalProtection => "local protection error",
-        CompletionStatus::RemoteAccess => "remote access error",
-        CompletionStatus::RemoteInvalidRequest => "remote invalid request",
-        CompletionStatus::RemoteOperation => "remote operation error",
-        _ => "another error",
-    })
 }

@@ -350,9 +350,9 @@ impl World {
     /// After an endpoint was called: its reports, what it sends, its timer.
     fn settle(&mut self, host: HostId) -> Result<(), Violation> {
         let mut reports = core::mem::take(&mut self.reports);
-        self.hosts[host.0 as usize]
-            .endpoint
-            .take_reports(&mut reports);
+        let now = self.now.instant();
+        let endpoint = &mut self.hosts[host.0 as usize].endpoint;
+        endpoint.take_reports(now, &mut reports);
         for report in reports.drain(..) {
             self.handle_report(&report)?;
         }

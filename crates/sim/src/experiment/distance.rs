@@ -1,7 +1,9 @@
 //! Long distance: one flow over a millisecond and more, and two flows of different length that
 //! end in the same receiver.
 
-use super::{LINE, Outcome, PerMille, Table, Transport, gigabits, placed_between, rate_of};
+use super::{
+    LINE, Outcome, PerMille, Table, Transport, gigabits, paths::busiest, placed_between, rate_of,
+};
 use crate::{
     Action, Chance, EcnRamp, Fabric, Fault, Flow, FlowId, HostId, Impairment, LeafSpine,
     LinkConfig, Node, Span, SwitchConfig, Time, Topology,
@@ -56,14 +58,16 @@ pub fn long_distance(
         .with(|shape| (shape.spines, shape.switch) = (8, SWITCH))
         .build();
     let mut world = transport.world(&fabric, "distance", seed);
-    for leaf in &fabric.uplinks[0] {
-        world.add_fault(Fault {
-            at: Time::ZERO,
-            action: Action::Impair(leaf[0].forward(), Impairment::loss(loss)),
-        });
-    }
     let flow = world.add_flow(&endless(0, 1));
     world.sample_every(round_trip, &[]);
+    // A transport of one path is to be hit, too: the spine that carries most loses packets.
+    world.run_until(Time::ZERO + round_trip * (WARM_UP / 2))?;
+    let spine = busiest(&world, &fabric);
+    for leaf in &fabric.uplinks[0] {
+        let action = Action::Impair(leaf[spine].forward(), Impairment::loss(loss));
+        let at = world.now();
+        world.add_fault(Fault { at, action });
+    }
     let begin = Time::ZERO + round_trip * WARM_UP;
     let end = begin + round_trip * MEASURED;
     world.run_until(end)?;

@@ -2,7 +2,7 @@
 //! by.
 
 use super::{
-    LINE, Outcome, PACKET_BYTES, PerMille, ROUND_TRIP, Table, Transport, longest_queue,
+    LINE, Outcome, PACKET_BYTES, PerMille, ROUND_TRIP, START, Table, Transport, longest_queue,
     placed_between, rate_of,
 };
 use crate::{
@@ -34,8 +34,8 @@ pub struct IncastCase {
 pub struct Incast {
     /// What it was.
     pub case: IncastCase,
-    /// When the last message completed.
-    pub completion: Option<Time>,
+    /// Time until the last message completed.
+    pub completion: Option<Span>,
     /// The least and the largest share of a sender, of its fair share, in any window after
     /// two round trips.
     pub shares: (PerMille, PerMille),
@@ -72,6 +72,7 @@ pub fn incast(transport: &Transport, case: IncastCase, seed: u64) -> Outcome<Inc
             };
             world.add_flow(&Flow {
                 operation: case.operation,
+                start: START,
                 ..Flow::write(requester, responder, MESSAGE_BYTES)
             })
         })
@@ -87,6 +88,7 @@ pub fn incast(transport: &Transport, case: IncastCase, seed: u64) -> Outcome<Inc
     let finished = flows.iter().map(|&flow| world.result(flow).finished);
     let completion = finished.collect::<Option<Vec<Time>>>();
     let completion = completion.and_then(|times| times.into_iter().max());
+    let completion = completion.map(|end| end.since(START));
     let victim = match victim {
         Some(flow) => Some(victim_share(transport, &fabric, &world, flow, seed)?),
         None => None,
@@ -148,7 +150,7 @@ fn shares(world: &World, flows: &[FlowId]) -> (PerMille, PerMille) {
     let all = LINE.span_of(PACKET_BYTES * SHARE_PACKETS) * flows.len() as u64;
     let round_trips = all.picos().div_ceil(ROUND_TRIP.picos());
     let window = ROUND_TRIP * round_trips;
-    let mut from = Time::ZERO + ROUND_TRIP * 2;
+    let mut from = START + ROUND_TRIP * 2;
     let (mut least, mut largest) = (u64::MAX, 0);
     while from + window <= end {
         let to = from + window;
@@ -169,10 +171,10 @@ fn shares(world: &World, flows: &[FlowId]) -> (PerMille, PerMille) {
 pub struct Permutation {
     /// Hosts.
     pub hosts: u32,
-    /// When the last message completed.
-    pub completion: Option<Time>,
-    /// When the first one did.
-    pub first: Option<Time>,
+    /// Time until the last message completed.
+    pub completion: Option<Span>,
+    /// Time until the first one did.
+    pub first: Option<Span>,
     /// Packets dropped by full queues.
     pub dropped: u64,
     /// Packets sent again.
@@ -191,10 +193,16 @@ pub fn permutation(transport: &Transport, seed: u64) -> Outcome<Permutation> {
     Random::new(seed, 0).shuffle(&mut order);
     for (index, &host) in order.iter().enumerate() {
         let next = order[(index + 1) % order.len()];
-        world.add_flow(&Flow::write(host, next, MESSAGE_BYTES));
+        world.add_flow(&Flow {
+            start: START,
+            ..Flow::write(host, next, MESSAGE_BYTES)
+        });
     }
     let is_over = world.run(LIMIT)?;
-    let finished = || world.results().filter_map(|result| result.finished);
+    let finished = || {
+        let ends = world.results().filter_map(|result| result.finished);
+        ends.map(|end| end.since(START))
+    };
     Ok(Permutation {
         hosts: fabric.topology.host_count(),
         completion: finished().max().filter(|_| is_over),
@@ -238,8 +246,8 @@ impl Incast {
             Operation::Send => "SEND",
         };
         let bytes = u64::from(MESSAGE_BYTES) * u64::from(self.case.senders);
-        let of_line = self.completion.map(|end| {
-            let rate = rate_of(bytes, end.since(Time::ZERO));
+        let of_line = self.completion.map(|span| {
+            let rate = rate_of(bytes, span);
             PerMille::of(rate, transport.payload_rate(LINE))
         });
         vec![
@@ -280,9 +288,9 @@ impl Permutation {
     }
 }
 
-fn micros(time: Option<Time>, error: Option<&str>) -> String {
+fn micros(time: Option<Span>, error: Option<&str>) -> String {
     match time {
-        Some(time) => format!("{:.1}", time.since(Time::ZERO).as_micros()),
+        Some(time) => format!("{:.1}", time.as_micros()),
         None => error.unwrap_or("not finished").to_owned(),
     }
 }

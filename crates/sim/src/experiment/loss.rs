@@ -1,6 +1,6 @@
 //! Loss against goodput: one transfer over eight spines that lose packets at random.
 
-use super::{LINE, Outcome, PerMille, ROUND_TRIP, Table, Transport, gigabits, rate_of};
+use super::{LINE, Outcome, PerMille, ROUND_TRIP, START, Table, Transport, gigabits, rate_of};
 use crate::{Action, Chance, Fabric, Fault, Flow, HostId, Impairment, LeafSpine, Time};
 
 /// Bytes of the transfer.
@@ -47,7 +47,10 @@ pub fn loss(transport: &Transport, loss: Chance, seed: u64) -> Outcome<LossPoint
             });
         }
     }
-    let flow = world.add_flow(&Flow::write(HostId(0), HostId(1), TRANSFER_BYTES));
+    let flow = world.add_flow(&Flow {
+        start: START,
+        ..Flow::write(HostId(0), HostId(1), TRANSFER_BYTES)
+    });
     world.run(LIMIT)?;
     let result = *world.result(flow);
     let end = result.finished.unwrap_or_else(|| world.now());

@@ -17,8 +17,8 @@ pub use paths::{PathCase, PathRun, Planes, paths, planes};
 pub use table::Table;
 
 use crate::{
-    ChannelId, Endpoint, FRAMING_BYTES, Fabric, FlowId, Rate, Roce, RoceSettings, Samples, Span,
-    Time, Violation, World,
+    ChannelId, Endpoint, FRAMING_BYTES, Fabric, FlowId, HostId, MetaroceHost, MetaroceSettings,
+    Rate, Roce, RoceSettings, Samples, Span, Time, Topology, Violation, World,
 };
 
 /// The rate of every host's link.
@@ -30,14 +30,24 @@ pub const ROUND_TRIP: Span = Span::from_micros(12);
 /// Payload bytes of a full packet.
 pub const PACKET_BYTES: u64 = 4096;
 
+/// When messages are posted: by then connections are open, as they are when a program runs.
+pub const START: Time = Time::from_micros(240);
+
 /// A transport to be judged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Transport {
+    /// MetaRoCE as published by Meta, Feroce wire format v0.
+    Metaroce(Box<MetaroceSettings>),
     /// RoCEv2: go-back-N, one path.
     Roce(RoceSettings),
 }
 
 impl Transport {
+    /// MetaRoCE with the usual settings for [`LINE`].
+    pub fn metaroce() -> Self {
+        Self::Metaroce(Box::new(MetaroceSettings::new(LINE)))
+    }
+
     /// RoCEv2 with the usual settings for [`LINE`].
     pub fn roce() -> Self {
         Self::Roce(RoceSettings::new(LINE))
@@ -46,6 +56,7 @@ impl Transport {
     /// Its name in tables.
     pub const fn name(&self) -> &'static str {
         match self {
+            Self::Metaroce(_) => "MetaRoCE",
             Self::Roce(_) => "RoCEv2",
         }
     }
@@ -53,22 +64,27 @@ impl Transport {
     /// How a command line names it.
     pub const fn argument(&self) -> &'static str {
         match self {
+            Self::Metaroce(_) => "mroce",
             Self::Roce(_) => "roce",
         }
     }
 
-    fn endpoint(&self) -> Box<dyn Endpoint> {
-        match *self {
-            Self::Roce(settings) => Box::new(Roce::new(settings)),
+    fn endpoint(&self, topology: &Topology, host: HostId, seed: u64) -> Box<dyn Endpoint> {
+        match self {
+            Self::Metaroce(settings) => Box::new(MetaroceHost::new(settings, topology, host, seed)),
+            Self::Roce(settings) => Box::new(Roce::new(*settings)),
         }
     }
 
     /// Bytes that a full packet takes on a link beyond its payload.
     pub const fn overhead_bytes(&self) -> u64 {
-        match self {
-            // BTH and ICRC.
-            Self::Roce(_) => FRAMING_BYTES as u64 + 12 + 4,
-        }
+        FRAMING_BYTES as u64
+            + match self {
+                // Common header, request header of a WRITE, check sum.
+                Self::Metaroce(_) => 16 + METAROCE_WRITE_BYTES + 4,
+                // BTH and ICRC.
+                Self::Roce(_) => 12 + 4,
+            }
     }
 
     /// What a link of `rate` carries of payload, in bytes per second.
@@ -83,13 +99,19 @@ impl Transport {
              --transport {} --seed {seed}",
             self.argument()
         );
-        let mut world = World::new(fabric.topology.clone(), seed, &replay, |_| self.endpoint());
+        let topology = fabric.topology.clone();
+        let mut world = World::new(topology, seed, &replay, |host| {
+            self.endpoint(&fabric.topology, host, seed)
+        });
         if fabric.edges.len() > 1 {
             world.set_port_depth(PORT_DEPTH);
         }
         world
     }
 }
+
+/// Bytes of the request header of a WRITE (docs/spec/metaroce/packets.md, 3.4).
+const METAROCE_WRITE_BYTES: u64 = 24 + 12;
 
 /// With several ports, each holds a few packets, so that a protocol that serves them in turn
 /// keeps them busy.

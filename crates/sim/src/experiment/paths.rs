@@ -124,7 +124,7 @@ fn endless(requester: u32, responder: u32) -> Flow {
 }
 
 /// The spine that has carried most: a transport of one path is to be hit, too.
-fn busiest(world: &World, fabric: &Fabric) -> usize {
+pub(super) fn busiest(world: &World, fabric: &Fabric) -> usize {
     let ways = fabric.uplinks[0][0].iter().enumerate();
     let bytes = |&(_, link): &(usize, &LinkId)| world.network().statistics(link.forward()).bytes;
     ways.max_by_key(bytes).map_or(0, |(spine, _)| spine)
