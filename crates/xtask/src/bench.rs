@@ -5,8 +5,10 @@
 //! rounds. The measurements are in `measure`, the ratios and their targets in `figures`. Not here:
 //! whether what is moved is right (the judges).
 
+mod curves;
 mod figures;
 mod measure;
+mod plot;
 mod report;
 
 use std::collections::BTreeMap;
@@ -32,7 +34,7 @@ cargo xtask bench [OPTIONS]
   --list             name the figures and stop
   --dist FOLDER      measure that build instead of building this tree
   --against FOLDER   measure another build of Feroce as well, alternately, and compare
-  --out FOLDER       write bench.json there
+  --out FOLDER       measure curves too; write JSON, table and plots there
   --nice N           priority while measuring, as root (default -15)
 ";
 
@@ -138,6 +140,11 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(|text| name.contains(text.as_str()))
     }
 
+    /// Curves take their time, and are for files.
+    fn wants_curves(&self) -> bool {
+        self.out.is_some() && self.only.is_empty()
+    }
+
     fn rounds(&self) -> usize {
         let default = if self.quick { ROUNDS_QUICK } else { ROUNDS };
         self.rounds.unwrap_or(default)
@@ -174,7 +181,15 @@ fn measure_all(options: &Options, figures: Vec<figures::Figure>) -> Result<()> {
         report.add_round(values, others);
     }
     report.seconds = started.elapsed().as_secs();
-    report.finish(&bench)?;
+    if options.wants_curves() {
+        eprintln!("curves");
+        match curves::Curves::measure(&bench) {
+            Ok(curves) => report.curves = Some(curves),
+            // The figures have been measured: they are not lost for a plot.
+            Err(error) => eprintln!("  no curves: {error:#}"),
+        }
+    }
+    report.finish();
     println!("{report}");
     if let Some(folder) = &options.out {
         report.write(folder)?;

@@ -249,7 +249,7 @@ impl Bench {
         number(&ended.output, &[field])
     }
 
-    fn bandwidth(&self, size: u32, what: Mover) -> Result<f64> {
+    pub(crate) fn bandwidth(&self, size: u32, what: Mover) -> Result<f64> {
         let program = match what {
             Mover::Raw => {
                 let span = size.to_string();
@@ -265,6 +265,25 @@ impl Bench {
         let count = (bytes / u64::from(size)).max(20);
         let rows = self.perftest(&format!("{program} -s {size} -n {count}"))?;
         average_bandwidth(&rows)
+    }
+
+    /// One way of a datagram of that size, both ends spinning; in seconds.
+    pub(crate) fn raw_ping_pong(&self, size: u32) -> Result<f64> {
+        let size = size.to_string();
+        self.raw(&["ping-pong", "--spin", "--size", &size], "seconds")
+    }
+
+    /// A column of a program's figures for all sizes that it knows, times `scale`.
+    pub(crate) fn all_sizes(
+        &self,
+        program: &str,
+        column: usize,
+        scale: f64,
+    ) -> Result<Vec<(f64, f64)>> {
+        let count = if self.quick { 20 } else { 400 };
+        let rows = self.perftest(&format!("{program} -a -n {count}"))?;
+        let point = |row: &Vec<f64>| Some((*row.first()?, row.get(column)? * scale));
+        Ok(rows.iter().filter_map(point).collect())
     }
 
     fn queue_pairs(&self, count: u32) -> Result<f64> {

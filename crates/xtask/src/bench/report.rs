@@ -9,8 +9,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::curves::Curves;
 use super::figures::{Figure, Target};
-use super::measure::{Bench, Measure};
+use super::measure::Measure;
 use super::{Options, Values};
 
 /// Everything that was measured.
@@ -21,6 +22,8 @@ pub(crate) struct Report {
     others: Vec<Values>,
     machine: Machine,
     quick: bool,
+    /// Shapes over all sizes, where they were asked for.
+    pub(crate) curves: Option<Curves>,
     /// How long everything took.
     pub(crate) seconds: u64,
 }
@@ -81,6 +84,7 @@ impl Report {
             others: Vec::new(),
             machine: Machine::look(),
             quick: options.quick,
+            curves: None,
             seconds: 0,
         }
     }
@@ -94,9 +98,8 @@ impl Report {
     }
 
     /// Notes what can only be known at the end.
-    pub(crate) fn finish(&mut self, _bench: &Bench) -> Result<()> {
+    pub(crate) fn finish(&mut self) {
         self.machine.load_after = load();
-        Ok(())
     }
 
     /// Whether a measurement gave nothing.
@@ -105,13 +108,24 @@ impl Report {
         rounds.flat_map(BTreeMap::values).any(Result::is_err)
     }
 
-    /// Writes `bench.json`.
+    /// Writes `bench.json`, the table, and the plots.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder)?;
-        let file = folder.join("bench.json");
-        let text = serde_json::to_string_pretty(&self.to_json())?;
-        fs::write(&file, text + "\n").with_context(|| file.display().to_string())?;
-        println!("{}", file.display());
+        let mut files = vec![
+            (
+                "bench.json",
+                serde_json::to_string_pretty(&self.to_json())? + "\n",
+            ),
+            ("bench.txt", self.to_string()),
+        ];
+        if let Some(curves) = &self.curves {
+            files.extend(curves.plots(&self.machine.to_string()));
+        }
+        for (name, content) in files {
+            let file = folder.join(name);
+            fs::write(&file, content).with_context(|| file.display().to_string())?;
+            println!("{}", file.display());
+        }
         Ok(())
     }
 
@@ -151,6 +165,7 @@ impl Report {
             "seconds": self.seconds,
             "figures": figures,
             "measurements": measurements(&self.rounds),
+            "curves": self.curves.as_ref().map(Curves::to_json),
         })
     }
 }
@@ -199,18 +214,7 @@ fn measurements(rounds: &[Values]) -> Vec<Value> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = &self.machine;
-        writeln!(
-            f,
-            "{}, commit {}: {} × {}, Linux {}, load {:.1} before and {:.1} after",
-            machine.date,
-            machine.commit,
-            machine.processors,
-            machine.processor,
-            machine.kernel,
-            machine.load_before,
-            machine.load_after,
-        )?;
+        writeln!(f, "{}", self.machine)?;
         writeln!(f, "{} rounds, {} s\n", self.rounds.len(), self.seconds)?;
         self.write_measurements(f)?;
         self.write_figures(f)?;
@@ -308,6 +312,22 @@ impl Report {
             }
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, commit {}: {} × {}, Linux {}, load {:.1} before and {:.1} after",
+            self.date,
+            self.commit,
+            self.processors,
+            self.processor,
+            self.kernel,
+            self.load_before,
+            self.load_after,
+        )
     }
 }
 
