@@ -17,6 +17,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("iperf3", "iperf3"),
     ("linux-perf", "perf"),
     ("ibverbs-utils", "ibv_rc_pingpong"),
+    ("rdmacm-utils", "rping"),
     ("libibverbs-dev", "/usr/include/infiniband/verbs.h"),
     ("librdmacm-dev", "/usr/include/rdma/rdma_cma.h"),
     ("rdma-core", "/usr/share/doc/rdma-core/tests/run_tests.py"),
@@ -38,6 +39,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("netpipe-openmpi", "NPopenmpi"),
     ("netpipe-mpich2", "NPmpich2"),
     ("qperf", "qperf"),
+    ("iperf", "iperf"),
     ("fio", "fio"),
 ];
 

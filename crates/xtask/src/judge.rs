@@ -9,6 +9,7 @@ pub(crate) mod pair;
 pub(crate) mod processes;
 pub(crate) mod programs;
 pub(crate) mod pyverbs;
+pub(crate) mod rsockets;
 
 use crate::cargo;
 use anyhow::{Result, bail};
@@ -104,6 +105,9 @@ pub(crate) fn judge(which: Option<&str>, device: &str, filter: &str, quick: bool
     }
     if which == Some("consumers") {
         tally.add(consumers::run(&stage, filter, quick));
+    }
+    if which.is_none_or(|name| name == "rsockets") {
+        tally.add(rsockets::run(&stage, filter, quick));
     }
     if which.is_none_or(|name| name == "processes") {
         tally.add(processes::run(&stage));

@@ -6,6 +6,7 @@
 use std::ffi::{c_int, c_long, c_void};
 use std::time::{Duration, Instant};
 
+use super::datagram::DatagramSocket;
 use super::gather::{self, Buffers};
 use super::polling::{self, Sets};
 use super::socket::{StreamSocket, Value};
@@ -27,6 +28,10 @@ pub(crate) unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_
             (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => {
                 let (fd, socket) = StreamSocket::new()?;
                 (fd, Socket::Stream(socket))
+            }
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {
+                let (fd, socket) = DatagramSocket::new(domain)?;
+                (fd, Socket::Datagram(socket))
             }
             (libc::SOCK_STREAM | libc::SOCK_DGRAM, _) => {
                 let reason = format!("protocol {protocol} is not supported");
@@ -507,6 +512,7 @@ pub(crate) unsafe extern "C" fn riowrite(
 fn stream(socket: c_int) -> Result<std::sync::Arc<StreamSocket>, Failure> {
     match table::find(socket)? {
         Socket::Stream(stream) => Ok(stream),
+        Socket::Datagram(_) => Err(Failure::unsupported("a datagram socket has no such call")),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::guard::Failure;
 const BUFFERS_MAX: usize = 1024;
 
 /// Buffers of a program and how far a call has come in them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Buffers<'a> {
     buffers: &'a [libc::iovec],
     /// Bytes of the first buffer that are done.

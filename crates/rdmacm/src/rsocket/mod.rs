@@ -18,9 +18,11 @@
 //! Read first: rsocket(7).
 
 mod connection;
+mod datagram;
 mod entry;
 mod gather;
 mod options;
+mod peers;
 mod polling;
 mod ring;
 mod service;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::connection::INLINE_MAX;
 use super::stream::{CONTROL_SENDS, Sizes};
 use super::wire::scale;
+use crate::guard::Failure;
 
 /// The folder of the administrator's files, each with one number.
 const FOLDER: &str = "/etc/rdma/rsocket";
@@ -144,6 +145,45 @@ impl Options {
         defaults().options.clone()
     }
 
+    /// Options of the device, which both kinds of sockets have.
+    pub(crate) fn set_rdma(
+        &mut self,
+        level: c_int,
+        name: c_int,
+        value: c_int,
+    ) -> Result<(), Failure> {
+        match (level, name) {
+            (SOL_RDMA, RDMA_SQSIZE) => self.set_send_queue(value),
+            (SOL_RDMA, RDMA_RQSIZE) => self.set_receive_queue(value),
+            (SOL_RDMA, RDMA_INLINE) => self.set_inline(value),
+            (SOL_RDMA, RDMA_IOMAPSIZE) => self.set_io_maps(value),
+            _ => return Err(unknown(level, name)),
+        }
+        Ok(())
+    }
+
+    /// What a program that asks for a number gets.
+    pub(crate) fn number(&self, level: c_int, name: c_int) -> Result<c_int, Failure> {
+        let number = match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => self.keep_alive.is_on.into(),
+            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => self.out_of_band_inline.into(),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => size(self.receive_buffer),
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.reuse_address.into(),
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => size(self.send_buffer),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => self.no_delay.into(),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => self.keep_alive.idle_s,
+            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => self.keep_alive.interval_s,
+            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => self.keep_alive.count,
+            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => self.only_ipv6.into(),
+            (SOL_RDMA, RDMA_SQSIZE) => self.send_queue.into(),
+            (SOL_RDMA, RDMA_RQSIZE) => self.receive_queue.into(),
+            (SOL_RDMA, RDMA_INLINE) => size(self.inline),
+            (SOL_RDMA, RDMA_IOMAPSIZE) => self.io_maps.into(),
+            _ => return Err(unknown(level, name)),
+        };
+        Ok(number)
+    }
+
     /// For a connection.
     pub(crate) fn stream_sizes(&self) -> Sizes {
         Sizes {
@@ -186,6 +226,16 @@ impl Options {
         let maps = u16::try_from(maps.max(0)).unwrap_or(u16::MAX);
         self.io_maps = scale::round(maps.min(IO_MAPS_MAX));
     }
+}
+
+/// An option that rsockets do not have.
+pub(crate) fn unknown(level: c_int, name: c_int) -> Failure {
+    let reason = format!("option {name} of level {level} is not supported");
+    Failure::new(libc::ENOPROTOOPT, reason)
+}
+
+fn size(bytes: u32) -> c_int {
+    c_int::try_from(bytes).unwrap_or(c_int::MAX)
 }
 
 /// A buffer's size: within bounds, and even, so that it has halves.

@@ -195,6 +195,11 @@ impl Stream {
         self.is_connected() && !self.write_closed
     }
 
+    /// Whether the program itself has said that it sends nothing more.
+    pub(crate) fn is_write_closed(&self) -> bool {
+        self.write_closed
+    }
+
     /// Whether a call that sends would send something now.
     pub(crate) fn can_send(&self) -> bool {
         self.may_write() && self.has_entry_and_room() && self.has_credit_and_target()

@@ -12,6 +12,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
+use super::datagram::DatagramSocket;
 use super::gather::Buffers;
 use super::service;
 use super::socket::{StreamSocket, Value};
@@ -23,6 +24,8 @@ use crate::guard::Failure;
 pub(crate) enum Socket {
     /// `SOCK_STREAM`.
     Stream(Arc<StreamSocket>),
+    /// `SOCK_DGRAM`.
+    Datagram(Arc<DatagramSocket>),
 }
 
 impl Socket {
@@ -30,6 +33,7 @@ impl Socket {
     pub(crate) fn set_nonblocking(&self, is_nonblocking: bool) {
         match self {
             Self::Stream(stream) => stream.set_nonblocking(is_nonblocking),
+            Self::Datagram(datagram) => datagram.set_nonblocking(is_nonblocking),
         }
     }
 
@@ -37,6 +41,7 @@ impl Socket {
     pub(crate) fn is_nonblocking(&self) -> bool {
         match self {
             Self::Stream(stream) => stream.is_nonblocking(),
+            Self::Datagram(datagram) => datagram.is_nonblocking(),
         }
     }
 
@@ -44,6 +49,7 @@ impl Socket {
     pub(crate) fn bind(&self, address: RawAddress) -> Result<(), Failure> {
         match self {
             Self::Stream(stream) => stream.bind(address),
+            Self::Datagram(datagram) => datagram.bind(address),
         }
     }
 
@@ -51,6 +57,7 @@ impl Socket {
     pub(crate) fn connect(&self, address: RawAddress) -> Result<(), Failure> {
         match self {
             Self::Stream(stream) => stream.connect(address),
+            Self::Datagram(datagram) => datagram.connect(address),
         }
     }
 
@@ -58,6 +65,7 @@ impl Socket {
     pub(crate) fn shutdown(&self, how: c_int) -> Result<(), Failure> {
         match self {
             Self::Stream(stream) => stream.shutdown(how),
+            Self::Datagram(_) => Ok(()),
         }
     }
 
@@ -65,6 +73,7 @@ impl Socket {
     pub(crate) fn close(&self) {
         match self {
             Self::Stream(stream) => stream.close(),
+            Self::Datagram(datagram) => datagram.close(),
         }
     }
 
@@ -76,6 +85,7 @@ impl Socket {
     ) -> Result<usize, Failure> {
         match self {
             Self::Stream(stream) => stream.receive(buffers, flags),
+            Self::Datagram(datagram) => Ok(datagram.receive_from(buffers, flags)?.0),
         }
     }
 
@@ -90,6 +100,7 @@ impl Socket {
                 let count = stream.receive(buffers, flags)?;
                 Ok((count, stream.peer_address()?))
             }
+            Self::Datagram(datagram) => datagram.receive_from(buffers, flags),
         }
     }
 
@@ -102,10 +113,8 @@ impl Socket {
     ) -> Result<usize, Failure> {
         match self {
             // A stream has one peer, whatever the address says.
-            Self::Stream(stream) => {
-                let _ = to;
-                stream.send(buffers, flags)
-            }
+            Self::Stream(stream) => stream.send(buffers, flags),
+            Self::Datagram(datagram) => datagram.send_to(buffers, flags, to),
         }
     }
 
@@ -113,6 +122,7 @@ impl Socket {
     pub(crate) fn local_address(&self) -> Result<RawAddress, Failure> {
         match self {
             Self::Stream(stream) => stream.local_address(),
+            Self::Datagram(datagram) => datagram.local_address(),
         }
     }
 
@@ -120,6 +130,7 @@ impl Socket {
     pub(crate) fn peer_address(&self) -> Result<RawAddress, Failure> {
         match self {
             Self::Stream(stream) => stream.peer_address(),
+            Self::Datagram(datagram) => datagram.peer_address(),
         }
     }
 
@@ -132,6 +143,7 @@ impl Socket {
     ) -> Result<(), Failure> {
         match self {
             Self::Stream(stream) => stream.set_option(level, name, value),
+            Self::Datagram(datagram) => datagram.set_option(level, name, value),
         }
     }
 
@@ -139,6 +151,7 @@ impl Socket {
     pub(crate) fn option(&self, level: c_int, name: c_int) -> Result<Vec<u8>, Failure> {
         match self {
             Self::Stream(stream) => stream.option(level, name),
+            Self::Datagram(datagram) => datagram.option(level, name),
         }
     }
 
@@ -146,6 +159,7 @@ impl Socket {
     pub(crate) fn events(&self, wanted: i16) -> i16 {
         match self {
             Self::Stream(stream) => stream.events(wanted),
+            Self::Datagram(datagram) => datagram.events(wanted),
         }
     }
 
@@ -153,6 +167,7 @@ impl Socket {
     pub(crate) fn begin_wait(&self, bell: &Arc<Bell>, fds: &mut Vec<libc::pollfd>) {
         match self {
             Self::Stream(stream) => stream.begin_wait(bell, fds),
+            Self::Datagram(datagram) => datagram.begin_wait(bell, fds),
         }
     }
 
@@ -160,6 +175,7 @@ impl Socket {
     pub(crate) fn end_wait(&self, bell: &Arc<Bell>) {
         match self {
             Self::Stream(stream) => stream.end_wait(bell),
+            Self::Datagram(datagram) => datagram.end_wait(bell),
         }
     }
 }

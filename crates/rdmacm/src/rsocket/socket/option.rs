@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use feroce_verbs_abi as abi;
 
-use super::super::options::{
-    RDMA_INLINE, RDMA_IOMAPSIZE, RDMA_ROUTE, RDMA_RQSIZE, RDMA_SQSIZE, SOL_RDMA,
-};
+use super::super::options::{RDMA_ROUTE, SOL_RDMA, unknown};
 use super::super::service;
 use super::{Phase, State, StreamSocket};
 use crate::guard::Failure;
@@ -55,13 +53,6 @@ impl Value<'_> {
         };
         Ok(chunks.iter().map(path).collect())
     }
-}
-
-fn unknown(level: c_int, name: c_int) -> Failure {
-    Failure::new(
-        libc::ENOPROTOOPT,
-        format!("option {name} of level {level} is not supported"),
-    )
 }
 
 impl StreamSocket {
@@ -171,12 +162,8 @@ impl State {
             ));
         }
         match name {
-            RDMA_SQSIZE => self.options.set_send_queue(value.int()?),
-            RDMA_RQSIZE => self.options.set_receive_queue(value.int()?),
-            RDMA_INLINE => self.options.set_inline(value.int()?),
-            RDMA_IOMAPSIZE => self.options.set_io_maps(value.int()?),
             RDMA_ROUTE => self.route = value.route()?,
-            _ => return Err(unknown(SOL_RDMA, name)),
+            _ => self.options.set_rdma(SOL_RDMA, name, value.int()?)?,
         }
         Ok(())
     }
@@ -188,27 +175,12 @@ impl State {
     }
 
     fn number(&mut self, level: c_int, name: c_int) -> Result<c_int, Failure> {
-        let options = &self.options;
         let number = match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => return Ok(self.pending_error()),
             (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
-            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keep_alive.is_on.into(),
-            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.out_of_band_inline.into(),
-            (libc::SOL_SOCKET, libc::SO_RCVBUF) => size(options.receive_buffer),
-            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address.into(),
-            (libc::SOL_SOCKET, libc::SO_SNDBUF) => size(options.send_buffer),
             (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => (self.phase == Phase::Listening).into(),
-            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => options.no_delay.into(),
-            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => options.keep_alive.idle_s,
-            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => options.keep_alive.interval_s,
-            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => options.keep_alive.count,
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => self.segment(),
-            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.only_ipv6.into(),
-            (SOL_RDMA, RDMA_SQSIZE) => options.send_queue.into(),
-            (SOL_RDMA, RDMA_RQSIZE) => options.receive_queue.into(),
-            (SOL_RDMA, RDMA_INLINE) => size(options.inline),
-            (SOL_RDMA, RDMA_IOMAPSIZE) => options.io_maps.into(),
-            _ => return Err(unknown(level, name)),
+            _ => return self.options.number(level, name),
         };
         Ok(number)
     }
@@ -258,10 +230,6 @@ impl State {
         };
         Ok(paths.iter().flat_map(bytes).collect())
     }
-}
-
-fn size(bytes: u32) -> c_int {
-    c_int::try_from(bytes).unwrap_or(c_int::MAX)
 }
 
 /// A path record of the connection manager in the form that administration uses.

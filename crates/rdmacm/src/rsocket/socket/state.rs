@@ -213,7 +213,10 @@ impl State {
                         events |= write;
                     }
                     match stream.ending() {
+                        // As with TCP, a peer that has closed is no reason for POLLHUP: there may
+                        // be more to read, and then reading says that it is the end.
                         None => {}
+                        Some(Ending::Closed) if !stream.is_write_closed() => {}
                         Some(Ending::Closed) => events |= libc::POLLHUP,
                         Some(_) => events |= libc::POLLHUP | libc::POLLERR,
                     }
