@@ -1,11 +1,14 @@
-//! Packets of one flow gathered for one `sendmsg` with `UDP_SEGMENT`.
+//! Packets for one peer gathered for one `sendmsg`.
 //!
 //! Headers, trailers and small payloads are staged in an arena; large payloads stay in place and
-//! are gathered by the kernel. All packets of a batch have one length, except that the last may be
-//! shorter.
+//! are gathered by the kernel. On the way to another host a batch is packets of one flow, which
+//! the kernel cuts (`UDP_SEGMENT`): all of one length, except that the last may be shorter. For a
+//! process of this host it is a bundle ([`feroce_netio::bundle`]): packets of any flow and length.
 
 use feroce_mem::{Fragment, FragmentList};
+use feroce_netio::bundle;
 use feroce_proto::Envelope;
+use feroce_wire::icrc;
 
 /// Payloads up to this many bytes are copied: cheaper than an iovec entry for each.
 pub(crate) const STAGE_MAX: usize = 512;
@@ -16,8 +19,36 @@ const DATAGRAM_MAX: usize = 65_507;
 /// Arena bytes: a full batch of staged packets. It never grows beyond.
 const ARENA_BYTES: usize = DATAGRAM_MAX;
 
+/// Packets of one bundle. More save nothing, and the receiver should get to answer.
+const BUNDLE_PACKETS_MAX: usize = 128;
+
 /// iovec entries of one `sendmsg` (the kernel's `UIO_MAXIOV`).
 const PIECES_MAX: usize = 1024;
+
+/// What may share a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// So many packets of one flow and length.
+    Cut { segments_max: usize },
+    /// Packets to one process of this host, so many bytes in all.
+    Bundle { bytes_max: usize },
+}
+
+/// How the bytes of a finished batch are to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shape<'a> {
+    Cut { segment_len: usize, segments: usize },
+    Bundle { lengths: &'a [u16] },
+}
+
+impl Shape<'_> {
+    pub(crate) const fn packets(&self) -> usize {
+        match self {
+            Self::Cut { segments, .. } => *segments,
+            Self::Bundle { lengths } => lengths.len(),
+        }
+    }
+}
 
 /// One part of the bytes of the batch, in order.
 #[derive(Clone, Copy)]
@@ -35,6 +66,7 @@ pub(crate) struct Storage {
     pieces: Vec<Piece>,
     in_place: FragmentList<'static>,
     gathered: FragmentList<'static>,
+    lengths: Vec<u16>,
 }
 
 /// The batch that is being put together.
@@ -44,9 +76,17 @@ pub(crate) struct Batch<'t> {
     in_place: FragmentList<'t>,
     gathered: FragmentList<'static>,
     to: Option<Envelope>,
+    /// The UDP port it leaves from.
+    source_port: u16,
+    form: Form,
     segment_len: usize,
     segments: usize,
-    segments_max: usize,
+    /// Bytes of all finished packets.
+    bytes: usize,
+    /// Length of each finished packet of a bundle.
+    lengths: Vec<u16>,
+    /// The sum over the pseudo header of packets of one length in a bundle.
+    seed: Option<(usize, icrc::Seed)>,
     /// A shorter packet was added: nothing may follow.
     closed: bool,
 }
@@ -66,6 +106,7 @@ impl<'t> Batch<'t> {
             pieces,
             in_place,
             gathered,
+            lengths,
         } = std::mem::take(storage);
         arena.reserve(ARENA_BYTES);
         Self {
@@ -74,9 +115,13 @@ impl<'t> Batch<'t> {
             in_place: in_place.cleared(),
             gathered,
             to: None,
+            source_port: 0,
+            form: Form::Cut { segments_max: 0 },
             segment_len: 0,
             segments: 0,
-            segments_max: 0,
+            bytes: 0,
+            lengths,
+            seed: None,
             closed: false,
         }
     }
@@ -89,6 +134,7 @@ impl<'t> Batch<'t> {
             pieces: self.pieces,
             in_place: self.in_place.cleared(),
             gathered: self.gathered,
+            lengths: self.lengths,
         }
     }
 
@@ -96,27 +142,82 @@ impl<'t> Batch<'t> {
         self.segments == 0
     }
 
-    /// Index of the next packet, which the kernel makes its IPv4 identification.
-    pub(crate) const fn next_index(&self) -> usize {
-        self.segments
+    /// The UDP port the batch leaves from.
+    pub(crate) const fn source_port(&self) -> u16 {
+        self.source_port
+    }
+
+    /// IPv4 identification of the next packet: of those that the kernel cuts, the index.
+    pub(crate) fn next_id(&self) -> u16 {
+        match self.form {
+            // A batch has at most 64 packets.
+            Form::Cut { .. } => u16::try_from(self.segments).unwrap_or(u16::MAX),
+            Form::Bundle { .. } => 0,
+        }
+    }
+
+    /// The sum over the pseudo header of the next packet, `make`d where it is a new one.
+    pub(crate) fn seed(
+        &mut self,
+        len: usize,
+        make: impl FnOnce(&Self) -> icrc::Seed,
+    ) -> icrc::Seed {
+        if let Some((seed_len, seed)) = &self.seed
+            && *seed_len == len
+        {
+            return seed.clone();
+        }
+        let seed = make(self);
+        if matches!(self.form, Form::Bundle { .. }) {
+            self.seed = Some((len, seed.clone()));
+        }
+        seed
     }
 
     /// Whether a packet of `len` bytes and up to `pieces` pieces to `to` may join.
+    #[inline]
     pub(crate) fn accepts(&self, to: &Envelope, len: usize, pieces: usize) -> bool {
-        !self.closed
-            && self.segments < self.segments_max
-            && len <= self.segment_len
-            && self.segments * self.segment_len + len <= DATAGRAM_MAX
-            && self.pieces.len() + pieces <= PIECES_MAX
-            && self.to.as_ref().is_some_and(|now| same_flow(now, to))
+        let Some(now) = &self.to else {
+            return false;
+        };
+        if self.pieces.len() + pieces > PIECES_MAX {
+            return false;
+        }
+        match self.form {
+            Form::Cut { segments_max } => {
+                !self.closed
+                    && self.segments < segments_max
+                    && len <= self.segment_len
+                    && self.bytes + len <= DATAGRAM_MAX
+                    && same_flow(now, to)
+            }
+            Form::Bundle { bytes_max } => {
+                self.segments < BUNDLE_PACKETS_MAX
+                    && bundle::HEAD.len() + self.bytes + bundle::PREFIX_BYTES + len <= bytes_max
+                    && same_way(now, to)
+            }
+        }
     }
 
     /// Starts an empty batch with packets of `len` bytes.
-    pub(crate) fn begin(&mut self, to: &Envelope, len: usize, segments_max: usize) {
+    pub(crate) fn begin(&mut self, to: &Envelope, len: usize, form: Form, source_port: u16) {
         debug_assert!(self.is_empty());
+        self.clear();
         self.to = Some(*to);
+        self.form = form;
+        self.source_port = source_port;
         self.segment_len = len;
-        self.segments_max = segments_max;
+        if matches!(form, Form::Bundle { .. }) {
+            self.stage(&bundle::HEAD);
+        }
+    }
+
+    /// Starts a packet of `len` bytes; what is staged from here on is the packet.
+    pub(crate) fn begin_packet(&mut self, len: usize) {
+        if matches!(self.form, Form::Bundle { .. }) {
+            // At most DATAGRAM_MAX.
+            self.stage(&bundle::prefix(u16::try_from(len).unwrap_or(u16::MAX)));
+        }
     }
 
     pub(crate) fn mark(&self) -> Mark {
@@ -180,15 +281,24 @@ impl<'t> Batch<'t> {
 
     /// Ends a packet of `len` bytes.
     pub(crate) fn finish_packet(&mut self, len: usize) {
-        debug_assert!(len <= self.segment_len);
-        self.closed = len < self.segment_len;
         self.segments += 1;
+        self.bytes += len;
+        match self.form {
+            Form::Cut { .. } => {
+                debug_assert!(len <= self.segment_len);
+                self.closed = len < self.segment_len;
+            }
+            Form::Bundle { .. } => {
+                self.bytes += bundle::PREFIX_BYTES;
+                self.lengths.push(u16::try_from(len).unwrap_or(u16::MAX));
+            }
+        }
     }
 
-    /// Hands the batch to `send` (target, bytes, segment length, segments) and empties it.
+    /// Hands the batch to `send` and empties it.
     pub(crate) fn flush<R>(
         &mut self,
-        send: impl FnOnce(&Envelope, &[Fragment<'_>], usize, usize) -> R,
+        send: impl FnOnce(&Envelope, &[Fragment<'_>], Shape<'_>) -> R,
     ) -> Option<R> {
         let to = self.to.filter(|_| self.segments > 0)?;
         let mut list = std::mem::take(&mut self.gathered).cleared();
@@ -203,7 +313,16 @@ impl<'t> Batch<'t> {
                 Piece::InPlace => list.push(*in_place.next().expect("one for each piece")),
             }
         }
-        let result = send(&to, list.as_slice(), self.segment_len, self.segments);
+        let shape = match self.form {
+            Form::Cut { .. } => Shape::Cut {
+                segment_len: self.segment_len,
+                segments: self.segments,
+            },
+            Form::Bundle { .. } => Shape::Bundle {
+                lengths: &self.lengths,
+            },
+        };
+        let result = send(&to, list.as_slice(), shape);
         self.gathered = list.cleared();
         self.clear();
         Some(result)
@@ -213,19 +332,26 @@ impl<'t> Batch<'t> {
         self.arena.clear();
         self.pieces.clear();
         self.in_place.truncate(0);
+        self.lengths.clear();
         self.to = None;
+        self.seed = None;
         self.segments = 0;
+        self.bytes = 0;
         self.closed = false;
     }
 }
 
-/// Whether two packets may leave in one batch.
+/// Whether the kernel may cut two packets from one batch.
 fn same_flow(a: &Envelope, b: &Envelope) -> bool {
+    same_way(a, b) && a.entropy == b.entropy && a.flow_label == b.flow_label
+}
+
+/// Whether two packets go to one process with the same header fields. Inside one host there is
+/// only one path: nothing depends on what picks one.
+fn same_way(a: &Envelope, b: &Envelope) -> bool {
     a.destination == b.destination
         && a.source == b.source
-        && a.entropy == b.entropy
         && a.traffic_class == b.traffic_class
         && a.hop_limit == b.hop_limit
-        && a.flow_label == b.flow_label
         && crate::slot_of(a.dest_qp) == crate::slot_of(b.dest_qp)
 }

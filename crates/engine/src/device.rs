@@ -83,12 +83,14 @@ pub struct Device {
     core: Mutex<Core>,
     /// Threads that wait for the lock; a polling thread yields to them.
     waiting: AtomicU32,
-    /// A program polled since the service thread last looked.
+    /// A program polled or posted since the service thread last looked.
     polled: AtomicBool,
     /// Rounds of polling programs since one last found something to do.
     idle_rounds: AtomicU32,
-    /// When a polling program last made a round, in nanoseconds of the monotonic clock.
-    last_round: AtomicU64,
+    /// A polling program lets others have its processor at this moment.
+    stepped_aside: AtomicBool,
+    /// When a program last polled or posted, in nanoseconds of the monotonic clock.
+    last_poll: AtomicU64,
     /// Completion queues that a program waits on by event.
     armed: AtomicU32,
     /// When a program last asked for an event.
@@ -187,7 +189,7 @@ impl Device {
         let net = Net::open(config, slot)?;
         let capture = Capture::from_environment();
         let packets = net.poll_fd().try_clone_to_owned()?;
-        let nic = Nic::new(nic_config(&candidate)?);
+        let nic = Nic::new(nic_config(&candidate, net.receive_buffer())?);
         let core = Core::new(candidate.name.clone(), nic, net, number, capture);
         let waiting = Waiting::new(packets)?;
         let device = Arc::new(Self::assemble(candidate, core, number, waiting));
@@ -212,7 +214,8 @@ impl Device {
             waiting: AtomicU32::new(0),
             polled: AtomicBool::new(false),
             idle_rounds: AtomicU32::new(0),
-            last_round: AtomicU64::new(0),
+            stepped_aside: AtomicBool::new(false),
+            last_poll: AtomicU64::new(0),
             armed: AtomicU32::new(0),
             last_arm: AtomicU64::new(0),
             ids: Mutex::new(Ids::new(slot)),
@@ -334,14 +337,14 @@ impl Device {
 
     /// Takes up to `count` completions; when there are none, makes one round of progress first.
     pub fn poll_cq(&self, cq: &Cq, count: usize, mut sink: impl FnMut(Stamped)) -> usize {
-        if !self.polled.load(Ordering::Relaxed) {
-            self.polled.store(true, Ordering::Relaxed);
-        }
+        // Noted whatever comes of it: a program that finds completions polls, too.
+        let now = clock::now();
+        self.note_poll(now);
         let taken = cq.drain(count, &mut sink);
         if taken > 0 || count == 0 {
             return taken;
         }
-        self.poll_progress();
+        self.progress(now);
         cq.drain(count, sink)
     }
 
@@ -362,8 +365,14 @@ impl Device {
 
     /// Makes one round of progress unless another thread is doing so.
     pub fn poll_progress(&self) {
+        let now = clock::now();
+        self.note_poll(now);
+        self.progress(now);
+    }
+
+    fn progress(&self, now: Instant) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
-            std::thread::yield_now();
+            self.step_aside();
             return;
         }
         let mut core = match self.core.try_lock() {
@@ -371,22 +380,40 @@ impl Device {
             Err(TryLockError::WouldBlock) => return,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
-        let now = clock::now();
         let busy = core.round(now, false);
-        self.last_round.store(now.nanos(), Ordering::Relaxed);
         self.finish(core);
         if busy {
             self.idle_rounds.store(0, Ordering::Relaxed);
         } else if self.idle_rounds.fetch_add(1, Ordering::Relaxed) % IDLE_ROUNDS == IDLE_ROUNDS - 1
         {
             // The peer that the program waits for may need this very processor.
-            std::thread::yield_now();
+            self.step_aside();
         }
     }
 
-    /// When a polling program last made a round.
-    pub(crate) fn last_round(&self) -> Instant {
-        Instant::from_nanos(self.last_round.load(Ordering::Relaxed))
+    fn step_aside(&self) {
+        self.stepped_aside.store(true, Ordering::Relaxed);
+        std::thread::yield_now();
+        self.stepped_aside.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a program makes a round now, or will as soon as it gets a processor.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.stepped_aside.load(Ordering::Relaxed)
+            || matches!(self.core.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
+    /// Notes that the program polls, or posts and will poll.
+    pub(crate) fn note_poll(&self, now: Instant) {
+        if !self.polled.load(Ordering::Relaxed) {
+            self.polled.store(true, Ordering::Relaxed);
+        }
+        self.last_poll.store(now.nanos(), Ordering::Relaxed);
+    }
+
+    /// When a program last polled or posted.
+    pub(crate) fn last_poll(&self) -> Instant {
+        Instant::from_nanos(self.last_poll.load(Ordering::Relaxed))
     }
 
     /// Waits for the lock; a polling thread steps aside meanwhile.
@@ -556,12 +583,24 @@ impl std::fmt::Debug for Device {
     }
 }
 
-fn nic_config(candidate: &Candidate) -> Result<NicConfig, OpenError> {
+fn nic_config(candidate: &Candidate, receive_buffer: usize) -> Result<NicConfig, OpenError> {
     Ok(NicConfig {
         path_mtu_max: candidate.port().mtu,
         congestion: congestion()?,
+        read_window: read_window(receive_buffer as u64),
         ..NicConfig::default()
     })
+}
+
+/// Bytes of READ responses under way to us: an eighth of the receive buffer, where a packet counts
+/// about twice and other traffic needs room, but never less than what the smallest buffer holds.
+fn read_window(receive_buffer: u64) -> u64 {
+    let NicConfig {
+        read_window: least,
+        window_max: most,
+        ..
+    } = NicConfig::default();
+    (receive_buffer / 8).clamp(least, most)
 }
 
 /// The congestion control that `FEROCE_CC` asks for: `none` (the default) or `dcqcn`.

@@ -1,7 +1,7 @@
 //! The protocol's host: checks claims against the memory table, gathers packets into batches, shows
 //! completions. It borrows from the device what one call of the protocol needs.
 
-use crate::batch::{Batch, STAGE_MAX};
+use crate::batch::{Batch, Form, STAGE_MAX, Shape};
 use crate::core::Counters;
 use crate::cq::{Cq, Shown, Stamped};
 use crate::device::DeviceEvent;
@@ -29,6 +29,10 @@ pub(crate) struct Effects<'t, 'c> {
     pub(crate) events: &'c mut Vec<DeviceEvent>,
     pub(crate) fired: &'c mut u32,
     pub(crate) management: &'c mut Inbox,
+    pub(crate) shown: &'c mut u32,
+    /// When completions of this call are shown: read once, since a call takes some microseconds
+    /// and reading the clock for each took a tenth of the time of a small message.
+    pub(crate) realtime_nanos: Option<u64>,
     pub(crate) wire: Option<Wire<'t, 'c>>,
 }
 
@@ -50,10 +54,18 @@ impl<'t> Wire<'t, '_> {
             waited,
             ..
         } = self;
-        batch.flush(|to, fragments, segment_len, segments| {
+        batch.flush(|to, fragments, shape| {
             let destination = destination(to);
+            let packets = shape.packets() as u64;
             loop {
-                match net.send(&destination, fragments, segment_len, segments) {
+                let sent = match shape {
+                    Shape::Cut {
+                        segment_len,
+                        segments,
+                    } => net.send(&destination, fragments, segment_len, segments),
+                    Shape::Bundle { lengths } => net.send_bundle(&destination, fragments, lengths),
+                };
+                match sent {
                     Ok(()) => break,
                     Err(SendError::Busy) if *waited < SEND_WAIT_MAX => {
                         const STEP: Duration = Duration::from_millis(1);
@@ -61,11 +73,11 @@ impl<'t> Wire<'t, '_> {
                         *waited += STEP;
                     }
                     Err(SendError::Busy) => {
-                        counters.send_dropped += segments as u64;
+                        counters.send_dropped += packets;
                         break;
                     }
                     Err(error) => {
-                        counters.send_errors += segments as u64;
+                        counters.send_errors += packets;
                         log::debug!("sending to {} failed: {error}", to.destination);
                         break;
                     }
@@ -91,20 +103,18 @@ impl<'t> Wire<'t, '_> {
         };
         if !self.batch.accepts(to, len, pieces) {
             self.flush();
-            // None before the way is known, since later packets would overtake these, and none that
-            // a socket on this host might have to drop.
-            let room = self.net.room(&destination(to), len);
-            if room == 0 {
-                return Err(TransmitError::Busy);
-            }
-            self.batch.begin(to, len, room);
+            self.begin(to, len)?;
         }
+        let before = self.batch.mark();
+        self.batch.begin_packet(len);
         let mark = self.batch.mark();
-        let flow = self.flow(to);
-        let mut sum = icrc::Seed::new(&flow, len).start(headers.as_bytes());
+        let seed = self
+            .batch
+            .seed(len, |batch| icrc::Seed::new(&flow(to, batch), len));
+        let mut sum = seed.start(headers.as_bytes());
         self.batch.stage(headers.as_bytes());
         if let Err(error) = self.add_payload(mem, payload, payload_len, &mut sum) {
-            self.batch.rewind(mark);
+            self.batch.rewind(before);
             return Err(error);
         }
         let padding = [0; 3];
@@ -115,7 +125,7 @@ impl<'t> Wire<'t, '_> {
             let packet = self.batch.staged_since(mark);
             capture.record(
                 Direction::Out,
-                &flow,
+                &flow(to, &self.batch),
                 to.traffic_class,
                 to.hop_limit,
                 packet,
@@ -127,17 +137,23 @@ impl<'t> Wire<'t, '_> {
         Ok(())
     }
 
-    fn flow(&self, to: &Envelope) -> icrc::Flow {
-        icrc::Flow {
-            source: to.source,
-            destination: to.destination,
-            // An address that went away: the send fails, and says so.
-            source_port: self.net.source_port(&destination(to)).unwrap_or(0),
-            destination_port: ROCE_V2_PORT,
-            // A batch has at most 64 packets.
-            ipv4_id: u16::try_from(self.batch.next_index()).unwrap_or(u16::MAX),
-            ipv4_fragment: icrc::IPV4_DONT_FRAGMENT,
-        }
+    /// Starts a batch that begins with a packet of `len` bytes.
+    fn begin(&mut self, to: &Envelope, len: usize) -> Result<(), TransmitError> {
+        let destination = destination(to);
+        // None before the way is known, since later packets would overtake these, and none that
+        // a socket on this host might have to drop.
+        let form = match self.net.bundle_room(&destination, len) {
+            Some(bytes_max) => (bytes_max > 0).then_some(Form::Bundle { bytes_max }),
+            None => match self.net.room(&destination, len) {
+                0 => None,
+                segments_max => Some(Form::Cut { segments_max }),
+            },
+        };
+        let form = form.ok_or(TransmitError::Busy)?;
+        // An address that went away: the send fails, and says so.
+        let source_port = self.net.source_port(&destination).unwrap_or(0);
+        self.batch.begin(to, len, form, source_port);
+        Ok(())
     }
 
     fn add_payload(
@@ -187,6 +203,18 @@ impl<'t> Wire<'t, '_> {
             Payload::Remote(_) => {}
         }
         Ok(())
+    }
+}
+
+/// What the ICRC of the next packet of a batch covers.
+fn flow(to: &Envelope, batch: &Batch<'_>) -> icrc::Flow {
+    icrc::Flow {
+        source: to.source,
+        destination: to.destination,
+        source_port: batch.source_port(),
+        destination_port: ROCE_V2_PORT,
+        ipv4_id: batch.next_id(),
+        ipv4_fragment: icrc::IPV4_DONT_FRAGMENT,
     }
 }
 
@@ -423,9 +451,12 @@ impl Host for Effects<'_, '_> {
         };
         let entry = Stamped {
             completion,
-            realtime_nanos: crate::clock::realtime_nanos(),
+            realtime_nanos: *self
+                .realtime_nanos
+                .get_or_insert_with(crate::clock::realtime_nanos),
         };
         let (shown, fired) = queue.push(entry);
+        *self.shown += 1;
         *self.fired += u32::from(fired);
         if shown == Shown::Overrun {
             log::error!(

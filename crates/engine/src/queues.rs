@@ -139,6 +139,7 @@ impl Device {
         requests: impl IntoIterator<Item = SendRequest>,
     ) -> Result<(), PostListError> {
         let now = clock::now();
+        self.note_poll(now);
         let mut core = self.lock();
         let mut result = Ok(());
         for (index, request) in requests.into_iter().enumerate() {
@@ -148,7 +149,7 @@ impl Device {
                 break;
             }
         }
-        core.transmit_posted(now);
+        core.transmit_posted(now, qpn);
         self.finish(core);
         result
     }

@@ -179,7 +179,10 @@ impl Worker {
         if now < self.watch_until {
             return true;
         }
-        if now.since(device.last_round()) < NEGLECTED || !is_readable(self.packets.as_fd()) {
+        if now.since(device.last_poll()) < NEGLECTED
+            || device.is_attended()
+            || !is_readable(self.packets.as_fd())
+        {
             return false;
         }
         let soon = now.since(self.watch_until) < self.watch_span;
@@ -194,7 +197,7 @@ impl Worker {
 
     /// Makes rounds until nothing is left to do at once.
     fn work(&mut self, device: &Device) {
-        let polls = clock::now().since(device.last_round()) < NEGLECTED;
+        let polls = clock::now().since(device.last_poll()) < NEGLECTED;
         if self.signalled && polls && self.is_taken_by_program() {
             self.note_work(false);
             return;

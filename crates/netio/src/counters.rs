@@ -22,6 +22,10 @@ pub struct Counters {
     pub batches_in: u64,
     /// Sent messages the kernel was to cut into several datagrams.
     pub batches_out: u64,
+    /// Received messages that held several datagrams from a process of this host.
+    pub bundles_in: u64,
+    /// Messages sent that held several datagrams for a process of this host.
+    pub bundles_out: u64,
     /// Datagrams other processes handed on to this one.
     pub forwarded_in: u64,
     /// Datagrams handed on to other processes.
@@ -65,7 +69,7 @@ pub struct Counters {
 impl Counters {
     /// Name and value of every count, for reports.
     #[must_use]
-    pub const fn fields(&self) -> [(&'static str, u64); 28] {
+    pub const fn fields(&self) -> [(&'static str, u64); 30] {
         [
             ("datagrams_in", self.datagrams_in),
             ("bytes_in", self.bytes_in),
@@ -76,6 +80,8 @@ impl Counters {
             ("poll_calls", self.poll_calls),
             ("batches_in", self.batches_in),
             ("batches_out", self.batches_out),
+            ("bundles_in", self.bundles_in),
+            ("bundles_out", self.bundles_out),
             ("forwarded_in", self.forwarded_in),
             ("forwarded_out", self.forwarded_out),
             ("forward_dropped", self.forward_dropped),

@@ -26,6 +26,7 @@ pub use claim::{
 };
 pub use counters::Counters;
 pub use interface::{Address, Change, Interface, Monitor, Scope, interfaces};
+pub use net::bundle;
 pub use net::{
     Datagram, Destination, ENTROPY_PORTS, Net, NetConfig, OpenError, SEGMENTS_MAX, SendError,
     UDP_PORT, Verdict,

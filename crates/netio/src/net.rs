@@ -12,6 +12,7 @@
 //! a [`Net`], and nothing in it blocks.
 
 mod backpressure;
+pub mod bundle;
 mod flows;
 mod impair;
 mod mark;
@@ -107,6 +108,8 @@ pub struct Net {
     senders: Senders,
     /// Destinations for which the kernel does not cut batches.
     unsegmented: FxHashSet<IpAddr>,
+    /// Destinations on this host that the way is too narrow to for bundles.
+    unbundled: FxHashSet<IpAddr>,
     /// Whether IPv6 flow labels may be set.
     labels: bool,
     reception: Reception,
@@ -165,6 +168,7 @@ impl Net {
             peers: Peers::default(),
             senders: Senders::default(),
             unsegmented: FxHashSet::default(),
+            unbundled: FxHashSet::default(),
             labels: true,
             reception: Reception::new(),
             messages: VecDeque::new(),

@@ -511,6 +511,12 @@ impl Nic {
         self.shared.windows.in_flight()
     }
 
+    /// Bytes in flight to the peer address of a queue pair, over all queue pairs that send there.
+    pub fn peer_bytes_in_flight(&self, qpn: Qpn) -> u64 {
+        let window = self.qp(qpn).and_then(|qp| qp.window);
+        window.map_or(0, |id| self.shared.windows.in_flight_of(id))
+    }
+
     /// Whether some queue pair may have something to send.
     pub const fn wants_transmit(&self) -> bool {
         !self.shared.ready.is_empty()

@@ -198,6 +198,10 @@ impl Windows {
         self.windows[id.0 as usize].size
     }
 
+    pub(crate) fn in_flight_of(&self, id: WindowId) -> u64 {
+        self.windows[id.0 as usize].in_flight
+    }
+
     pub(crate) fn charge(&mut self, id: WindowId, bytes: u64) {
         self.window(id).in_flight += bytes;
     }

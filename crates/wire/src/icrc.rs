@@ -106,6 +106,13 @@ impl Seed {
         Sum(hasher)
     }
 
+    /// Whether the last four bytes of `roce` (BTH to ICRC) are the ICRC of the rest.
+    #[inline]
+    pub fn is_met_by(&self, roce: &[u8]) -> bool {
+        roce.split_last_chunk::<LEN>()
+            .is_some_and(|(body, stored)| body.len() >= Bth::LEN && self.of(body) == *stored)
+    }
+
     /// The ICRC of a whole RoCE packet, BTH to pad, without its ICRC field.
     ///
     /// # Panics
@@ -176,11 +183,10 @@ pub fn check(flow: &Flow, roce: &[u8]) -> Verdict {
 /// Checks the last four bytes of a RoCE v1 packet, `roce` (BTH to ICRC), against the rest and its
 /// global routing header. Never [`Verdict::GoodWithId`]: everything that counts is visible.
 pub fn check_v1(grh: &[u8; GRH_LEN], roce: &[u8]) -> Verdict {
-    match roce.split_last_chunk::<LEN>() {
-        Some((body, stored)) if body.len() >= Bth::LEN && Seed::of_grh(grh).of(body) == *stored => {
-            Verdict::Good
-        }
-        _ => Verdict::Bad,
+    if Seed::of_grh(grh).is_met_by(roce) {
+        Verdict::Good
+    } else {
+        Verdict::Bad
     }
 }
 

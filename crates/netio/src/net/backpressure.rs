@@ -6,9 +6,10 @@ use std::os::fd::AsFd;
 
 use feroce_mem::Fragment;
 
+use super::bundle::{HEAD, PREFIX_BYTES};
 use super::mark::{Control, Mark};
 use super::room::{Room, Silence};
-use super::send::{Destination, Peer};
+use super::send::{BATCH_BYTES_MAX, Destination, Peer};
 use super::{Local, Net};
 use crate::sys::{self, Outgoing};
 
@@ -37,6 +38,25 @@ impl Net {
             self.press(to, peer, now_ms);
         }
         count
+    }
+
+    /// How long a bundle to this destination may get now, in bytes, if it begins with a datagram
+    /// of `length` bytes; 0 says "not now", as for [`Self::room`]. `None`: it takes no bundles,
+    /// because it is not a process of this host, or has not told its private port, or the way
+    /// is too narrow.
+    pub fn bundle_room(&mut self, to: &Destination, length: usize) -> Option<usize> {
+        let peer = self.peer(to);
+        if peer == Peer::Elsewhere || self.unbundled.contains(&to.destination) {
+            return None;
+        }
+        let room = self.room_of(to, peer)?;
+        let length = HEAD.len() + PREFIX_BYTES + length;
+        let now_ms = sys::monotonic_coarse_ms();
+        let bytes = room.bundle(length, BATCH_BYTES_MAX, now_ms);
+        if bytes == 0 {
+            self.press(to, peer, now_ms);
+        }
+        Some(bytes)
     }
 
     /// Something that costs this much has left.

@@ -6,14 +6,15 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::os::fd::AsFd;
 
-use super::Net;
 use super::impair::Held;
 use super::mark::Control;
 use super::peers::{Known, Peers};
 use super::sockets::{Role, Socket};
 use super::strays::{Stray, add_stray};
+use super::{Net, bundle};
 use crate::counters::Counters;
 use crate::slot::message::{self, Answer, Incoming, Query, Run};
 use crate::slot::{self, SlotMessage};
@@ -77,6 +78,9 @@ pub struct Datagram<'a> {
     pub local: bool,
     /// Another process received it and handed it on.
     pub forwarded: bool,
+    /// Its place among the datagrams that arrived joined by the kernel: its IPv4 identification,
+    /// if its sender's kernel cut them from one batch. 0 in a bundle; `None` if it came alone.
+    pub index: Option<u16>,
 }
 
 /// What the receiver says about a datagram.
@@ -314,23 +318,32 @@ impl Net {
             datagram.destination_port = setup.port;
             let whole = datagram.bytes;
             total.bytes += whole.len();
-            for (nth, bytes) in whole.chunks(segment_len).enumerate() {
-                datagram.bytes = bytes;
-                let start = nth * segment_len;
+            let mut deliver = |range: Range<usize>, place: Option<u16>| {
+                datagram.index = place;
+                datagram.bytes = &whole[range.clone()];
                 if let Some(impaired) = impaired {
                     impaired.push(&datagram, can_stray);
-                    continue;
+                    return;
                 }
                 total.datagrams += 1;
+                counters.bytes_in += datagram.bytes.len() as u64;
                 if let Verdict::Forward(slot) = sink(datagram).into()
                     && can_stray
                 {
-                    let range = start..start + bytes.len();
                     add_stray(&mut reception.strays, slot, index, range);
                 }
-            }
-            if impaired.is_none() {
-                counters.bytes_in += whole.len() as u64;
+            };
+            let bundle = bundle::parse(whole).filter(|_| role == Role::Private);
+            if let Some(mut datagrams) = bundle {
+                counters.bundles_in += 1;
+                datagrams.by_ref().for_each(|range| deliver(range, Some(0)));
+                counters.malformed += u64::from(!datagrams.is_complete());
+            } else {
+                let alone = whole.len() <= segment_len;
+                for (start, place) in (0..whole.len()).step_by(segment_len).zip(0..) {
+                    let end = whole.len().min(start + segment_len);
+                    deliver(start..end, (!alone).then_some(place));
+                }
             }
         }
         counters.datagrams_in += total.datagrams as u64;
@@ -456,6 +469,7 @@ impl Net {
                 hop_limit: run.hop_limit,
                 local,
                 forwarded: true,
+                index: None,
             })
             .into();
         }
@@ -542,6 +556,7 @@ fn examine<'a>(
         hop_limit: message.hop_limit,
         local,
         forwarded: false,
+        index: None,
     };
     Some((datagram, segment_len))
 }

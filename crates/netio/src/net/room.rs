@@ -15,6 +15,8 @@
 
 use std::net::SocketAddr;
 
+use super::bundle;
+
 /// Cost of a datagram or batch besides its bytes, for bookkeeping and headers: measured 832, and
 /// up to 1,036 where the sum with the bytes is rounded up.
 const OVERHEAD: u64 = 1152;
@@ -58,6 +60,15 @@ pub(super) const fn cost_of_singles(datagrams: usize, bytes: usize) -> u64 {
 /// What a batch the kernel is to cut costs: its bytes stay in one piece on their way.
 pub(super) const fn cost_of_batch(bytes: usize) -> u64 {
     bytes as u64 + OVERHEAD
+}
+
+/// What a bundle costs: its bytes, unless it is so short that the kernel rounds them up.
+pub(super) const fn cost_of_bundle(bytes: usize) -> u64 {
+    if bundle::is_paged(bytes) {
+        cost_of_batch(bytes)
+    } else {
+        cost_of_singles(1, bytes)
+    }
 }
 
 /// What one sender knows about one socket.
@@ -104,6 +115,30 @@ impl Room {
     /// How many datagrams of `length` bytes may be sent as one batch, out of `most`; 0 for none
     /// now. When nothing is under way, there is room for one of any size.
     pub(super) fn datagrams(&mut self, length: usize, most: usize, now_ms: u64) -> usize {
+        let Some(bytes) = self.batch_bytes(length, now_ms) else {
+            return 0;
+        };
+        let count = bytes / (length as u64).max(1);
+        usize::try_from(count).unwrap_or(most).clamp(1, most)
+    }
+
+    /// How long a bundle that begins with a datagram of `length` bytes may get, at most `most`
+    /// bytes; 0 for none now.
+    pub(super) fn bundle(&mut self, length: usize, most: usize, now_ms: u64) -> usize {
+        let Some(bytes) = self.batch_bytes(length, now_ms) else {
+            return 0;
+        };
+        let bytes = usize::try_from(bytes).unwrap_or(most);
+        let bytes = if bundle::is_paged(bytes) {
+            bytes
+        } else {
+            bytes / 2
+        };
+        bytes.min(most).max(length)
+    }
+
+    /// How many bytes may follow one another as one; none while there is no room for `length`.
+    fn batch_bytes(&mut self, length: usize, now_ms: u64) -> Option<u64> {
         if now_ms.saturating_sub(self.answered_ms) >= IDLE_MS {
             self.allowance = self.allowance.min(allowance_at_first(self.buffer));
         }
@@ -111,13 +146,11 @@ impl Room {
         let left = self.allowance.saturating_sub(under_way);
         // Not for every little bit of room: that would make for little batches.
         if under_way > 0 && (left < self.allowance / 8 || left < cost_of_singles(1, length)) {
-            return 0;
+            return None;
         }
         self.refused = false;
         // Two batches keep both sides busy where one would fill everything.
-        let bytes = left.saturating_sub(OVERHEAD).min(self.allowance / 2);
-        let count = bytes / (length as u64).max(1);
-        usize::try_from(count).unwrap_or(most).clamp(1, most)
+        Some(left.saturating_sub(OVERHEAD).min(self.allowance / 2))
     }
 
     /// Notes that there was no room; returns whether that is new.

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use feroce_mem::Fragment;
 
+use super::bundle::for_each_datagram;
 use super::peers::Known;
-use super::room::{cost_of_batch, cost_of_singles};
+use super::room::{cost_of_batch, cost_of_bundle, cost_of_singles};
 use super::{ENTROPY_PORTS, Local, Net};
 use crate::slot::SlotSendError;
 use crate::slot::message::Query;
@@ -22,7 +23,7 @@ const BYTES_MAX: usize = 65_507;
 
 /// Bytes one batch may have in all: with its headers no more than 65,536, or the kernel cuts it
 /// into datagrams that cost several hundred bytes each even if it stays on this host.
-const BATCH_BYTES_MAX: usize = 65_536 - 14 - 40 - 8;
+pub(super) const BATCH_BYTES_MAX: usize = 65_536 - 14 - 40 - 8;
 
 /// Destinations remembered for which the kernel does not cut batches.
 const UNSEGMENTED_MAX: usize = 1_024;
@@ -160,6 +161,79 @@ impl Net {
             }
             _ => Err(self.refused(&error)),
         }
+    }
+
+    /// Sends a bundle to a process of this host, with one system call: `fragments` are
+    /// [`HEAD`](super::bundle::HEAD), then datagrams of these lengths, each behind its
+    /// [`prefix`](super::bundle::prefix). To be asked before: [`Self::bundle_room`]. Every
+    /// datagram has IPv4 identification 0.
+    ///
+    /// Where a bundle is too long for the way, the datagrams leave one by one, and bundles are
+    /// not offered from then on.
+    ///
+    /// # Errors
+    /// As for [`Self::send`].
+    pub fn send_bundle(
+        &mut self,
+        to: &Destination,
+        fragments: &[Fragment<'_>],
+        lengths: &[u16],
+    ) -> Result<(), SendError> {
+        if fragments.len() > sys::FRAGMENTS_MAX {
+            return Err(SendError::Malformed("more than 1,024 fragments"));
+        }
+        let total = fragments.iter().map(Fragment::len).sum::<usize>();
+        if total > BATCH_BYTES_MAX {
+            return Err(SendError::Malformed("a bundle of more than 65,474 bytes"));
+        }
+        let peer = self.peer(to);
+        let port = self.destination_port(to, peer);
+        if port == self.setup.port {
+            // The peer has gone since: on the shared port nobody takes bundles.
+            return Err(SendError::Unreachable(libc::ECONNREFUSED));
+        }
+        let Err(error) = self.transmit(to, port, fragments, None)? else {
+            self.counters.bundles_out += 1;
+            self.count_sent(lengths.len(), total);
+            self.charge(to, peer, cost_of_bundle(total));
+            return Ok(());
+        };
+        match error.raw_os_error() {
+            Some(FIREWALL) => {
+                self.counters.denied += lengths.len() as u64;
+                Ok(())
+            }
+            Some(libc::EMSGSIZE) => {
+                self.unbundled.insert(to.destination);
+                log::info!("datagrams to {} are not bundled", to.destination);
+                self.unbundle(to, peer, port, fragments, lengths)
+            }
+            _ => Err(self.refused(&error)),
+        }
+    }
+
+    /// Sends the datagrams of a bundle one by one. What fails is lost on the way.
+    fn unbundle(
+        &mut self,
+        to: &Destination,
+        peer: Peer,
+        port: u16,
+        fragments: &[Fragment<'_>],
+        lengths: &[u16],
+    ) -> Result<(), SendError> {
+        let path = self.path(to, port)?;
+        let (mut sent, mut bytes) = (0, 0);
+        for_each_datagram(fragments, lengths, |datagram, length| {
+            if sys::send(path.fd, &path.outgoing, datagram, None).is_ok() {
+                sent += 1;
+                bytes += length;
+            }
+        });
+        self.counters.send_calls += lengths.len() as u64;
+        self.counters.cut_short += (lengths.len() - sent) as u64;
+        self.count_sent(sent, bytes);
+        self.charge(to, peer, cost_of_singles(sent, bytes));
+        Ok(())
     }
 
     /// How many datagrams of `segment_len` bytes one [`Self::send`] to this destination takes.

@@ -774,3 +774,31 @@ fn an_impaired_device_loses_repeats_and_delays_what_it_receives() {
             .all(|got| got.local && got.source.ip() == ip("127.0.0.1"))
     );
 }
+
+#[test]
+fn a_bundle_arrives_as_the_datagrams_in_it_and_is_for_this_host_only() {
+    let port = free_port();
+    let (mut a, mut b) = (device(port, &["127.0.0.1"]), device(port, &["127.0.0.1"]));
+    let to_b = a.to(&b, "127.0.0.1");
+    assert_eq!(a.bundle_room(&to_b, 9), None, "no private port is known");
+    acquaint(&mut a, &mut b, "127.0.0.1");
+    assert!(a.bundle_room(&to_b, 9).is_some_and(|bytes| bytes > 9));
+    let datagrams: [&[u8]; 3] = [b"short", b"somewhat longer", &[7; 20_000]];
+    let mut bytes = bundle::HEAD.to_vec();
+    for datagram in datagrams {
+        bytes.extend(bundle::prefix(datagram.len() as u16));
+        bytes.extend(datagram);
+    }
+    let lengths = datagrams.map(|datagram| datagram.len() as u16);
+    a.send_bundle(&to_b, &[Fragment::from(&bytes[..])], &lengths)
+        .unwrap();
+    let got = b.expect(3);
+    let came: Vec<_> = got.iter().map(|got| &got.bytes[..]).collect();
+    assert_eq!(came, datagrams);
+    assert_eq!((a.counters().bundles_out, b.counters().bundles_in), (1, 1));
+    let elsewhere = Destination {
+        destination: ip("192.0.2.1"),
+        ..to_b
+    };
+    assert_eq!(a.bundle_room(&elsewhere, 9), None);
+}

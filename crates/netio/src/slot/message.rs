@@ -7,8 +7,8 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 const MAGIC: [u8; 2] = *b"Fe";
-/// Also raised when marks change: whoever answers a question for a port answers marks, too.
-const VERSION: u8 = 2;
+/// Also raised when marks or bundles change: whoever answers a question for a port takes both.
+const VERSION: u8 = 3;
 const HEADER_BYTES: usize = 4;
 
 /// Misdirected packets.
