@@ -6,6 +6,7 @@
 
 mod agent;
 mod case;
+mod cm;
 mod image;
 mod interop;
 mod kernel;

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use super::cm::Tool;
+
 /// The network layer below a GID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
@@ -71,6 +73,8 @@ pub(crate) enum Program {
     },
     /// `tests/programs/xfer.py`, which checks every byte of every operation and length.
     Transfer { service: Service },
+    /// Programs that meet over the connection manager.
+    Manager(Tool),
 }
 
 /// One case.
@@ -96,7 +100,10 @@ pub(crate) struct Endpoint<'a> {
 impl Case {
     /// The time after which a side is ended. Emulated processors are slow, and recovery waits.
     pub(crate) const fn limit(&self) -> Duration {
-        Duration::from_secs(if self.setting.loss { 150 } else { 60 })
+        match self.program {
+            Program::Manager(tool) => tool.limit(),
+            _ => Duration::from_secs(if self.setting.loss { 150 } else { 60 }),
+        }
     }
 
     /// The command of `end`; `peer` is there for the end that connects.
@@ -117,6 +124,7 @@ impl Case {
             .map(|peer| format!(" {}", peer.meeting))
             .unwrap_or_default();
         match self.program {
+            Program::Manager(tool) => tool.command(end, peer, port),
             Program::Pingpong {
                 service,
                 size,
@@ -193,6 +201,7 @@ impl fmt::Display for Case {
                 name, size: None, ..
             } => out.write_str(name),
             Program::Transfer { service } => write!(out, "xfer {}", service.name()),
+            Program::Manager(tool) => write!(out, "{tool}"),
         }
     }
 }
@@ -230,6 +239,14 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
             (false, true) => quick_programs(setting.path_mtu).to_vec(),
             (false, false) => programs(setting.path_mtu),
         };
+        let tools = match (corners.contains(&setting), quick) {
+            (false, _) => Vec::new(),
+            (true, true) if setting.family == Family::V6 => Vec::new(),
+            (true, true) => Tool::QUICK.to_vec(),
+            (true, false) => Tool::all(setting.family),
+        };
+        let programs = programs.into_iter();
+        let programs = programs.chain(tools.into_iter().map(Program::Manager));
         for program in programs {
             for direction in [Direction::OursServes, Direction::OursConnects] {
                 cases.push(Case {
@@ -399,5 +416,11 @@ mod tests {
         assert!(quick.iter().all(|case| names.contains(&case.to_string())
             || matches!(case.program, Program::Perftest { .. })));
         assert!(quick.len() * 5 < cases.len());
+        for direction in ["serves", "connects"] {
+            for name in ["rping", "udaddy", "rejected on a wrong port"] {
+                let name = format!("ipv4 mtu1024 ours-{direction} cm {name}");
+                assert!(quick.iter().any(|case| case.to_string() == name), "{name}");
+            }
+        }
     }
 }

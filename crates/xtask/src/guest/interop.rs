@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use lexopt::Parser;
 use lexopt::prelude::{Long, ValueExt};
 
 use super::agent::Finished;
-use super::case::{self, Case, Direction, Endpoint, Family, Setting};
+use super::case::{self, Case, Direction, Endpoint, Family, Program, Setting};
+use super::cm::{SILENT_ADDRESS, Tool};
 use super::image::{self, Image};
 use super::machine::{Machine, Network, Settings};
 use super::network::Namespace;
@@ -34,9 +35,10 @@ const STEP_LIMIT: Duration = Duration::from_secs(60);
 /// What is shown of a failed program's output.
 const OUTPUT_LINES_MAX: usize = 25;
 /// Programs that the cases need, and the packages that have them.
-const PROGRAMS: [(&str, &str); 3] = [
+const PROGRAMS: [(&str, &str); 4] = [
     ("ibv_rc_pingpong", "ibverbs-utils"),
     ("ib_write_bw", "perftest"),
+    ("rping", "rdmacm-utils"),
     ("tc", "iproute2"),
 ];
 
@@ -319,6 +321,8 @@ fn set_up_guest(side: &Side<'_>, setting: Setting, loss: bool) -> Result<()> {
             bits(address)
         ));
     }
+    // Its neighbours find it, and no RDMA device has it.
+    steps.push(format!("ip addr replace {SILENT_ADDRESS}/32 dev lo"));
     if loss {
         // A discipline thins what is sent. What arrives is sent through a device of its own first.
         steps.push("tc qdisc add dev eth0 root netem loss 1%".to_owned());
@@ -357,6 +361,9 @@ fn run_case(
         Direction::OursServes => ((ours, our_end), (guest, guest_end)),
         Direction::OursConnects => ((guest, guest_end), (ours, our_end)),
     };
+    if let Program::Manager(tool) = case.program {
+        return run_tool(case, tool, [server_end, client_end], [server, client], port);
+    }
     let serving = server.start(&case.command(server_end, None, port), case.limit())?;
     let ready = server.wait_listening(port);
     let connected = match &ready {
@@ -388,6 +395,47 @@ fn run_case(
     let neighbours = guest.run("ip neigh show dev eth0", STEP_LIMIT)?;
     report += &tail("neighbours of the guest", &neighbours);
     bail!("{}", report.trim_end())
+}
+
+/// Runs programs that meet over the connection manager; some must not meet.
+fn run_tool(
+    case: &Case,
+    tool: Tool,
+    [server_end, client_end]: [&Endpoint<'_>; 2],
+    [server, client]: [&Side<'_>; 2],
+    port: u16,
+) -> Result<()> {
+    let command = case.command(client_end, Some(server_end), port);
+    let Some(serves_on) = tool.serves_on(port) else {
+        let client = client.run(&command, case.limit())?;
+        return tool
+            .judge_client(&client)
+            .with_context(|| tail("client", &client));
+    };
+    let serving = server.start(&case.command(server_end, None, port), case.limit())?;
+    let connected = server
+        .wait_managed(serves_on)
+        .and_then(|()| client.run(&command, case.limit()));
+    let verdict = match &connected {
+        Ok(client) => tool.judge_client(client),
+        Err(error) => Err(anyhow!("{error:#}")),
+    };
+    if verdict.is_err() || tool.server_is_left_alone() {
+        serving.stop()?;
+    }
+    let served = serving.wait()?;
+    let server_failed = served.status != 0 && !tool.server_is_left_alone();
+    if verdict.is_ok() && !server_failed {
+        return Ok(());
+    }
+    let mut report = tail("server", &served);
+    report += &connected
+        .map(|client| tail("client", &client))
+        .unwrap_or_default();
+    let why = verdict
+        .err()
+        .map_or_else(String::new, |error| format!("    {error:#}\n"));
+    bail!("{}{}", why, report.trim_end())
 }
 
 /// Packets that the guest's queueing disciplines dropped so far.

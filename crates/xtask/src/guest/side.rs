@@ -76,6 +76,22 @@ impl Side<'_> {
         }
     }
 
+    /// Waits until something listens on a port of the connection manager: on soft-RoCE the kernel
+    /// is asked, on ours the names of the listeners' sockets tell.
+    pub(crate) fn wait_managed(&self, port: u16) -> Result<()> {
+        let question = match self.place {
+            Place::Guest(_) => format!("rdma resource show cm_id | grep -qE 'LISTEN .*:{port} '"),
+            Place::Namespace(_) => {
+                format!("grep -qE '@feroce/listen/[^ ]*:{port}/' /proc/net/unix")
+            }
+        };
+        let command = format!("until {question}; do sleep 0.1; done");
+        match self.run(&command, LISTEN_LIMIT)?.status {
+            0 => Ok(()),
+            _ => bail!("the server did not listen within {LISTEN_LIMIT:?}"),
+        }
+    }
+
     /// The index of the GID that stands for an address, once the port is active. Asked of
     /// `ibv_devinfo`, so that it works the same on both ends.
     pub(crate) fn gid_index(&self, address: IpAddr) -> Result<usize> {
