@@ -7,8 +7,8 @@ use crate::{Features, cm_mad};
 use arbitrary::{Arbitrary, Unstructured};
 use feroce_proto::Instant;
 use feroce_proto::cm::{
-    Accept, Cm, CmConfig, CmEvent, Connect, ConnectionId, Listen, ListenAddress, ListenerId,
-    Reject, Route, SidrId, SidrReply, SidrRequest,
+    Accept, Cm, CmConfig, CmEvent, Connect, ConnectionId, Disconnect, Listen, ListenAddress,
+    ListenerId, Reject, Route, SidrId, SidrReply, SidrRequest,
 };
 use feroce_wire::cm::{
     CmMad, Ece, Message, PortSpace, RejectReason, RejectedMessage, ServiceId, SidrStatus, Transport,
@@ -297,6 +297,15 @@ impl World {
 
     fn deliver(&mut self, from: bool, mad: &[u8]) {
         let to = !from;
+        if let Ok(parsed) = CmMad::parse(mad) {
+            // Which message meets which state: the second word is the receiver's name.
+            let name = mad.get(28..32).and_then(|word| word.try_into().ok());
+            let name = ConnectionId(name.map_or(0, u32::from_be_bytes));
+            let state = self.sides[usize::from(to)].cm.state(name);
+            let state = state.map_or(0, |state| state as u32 + 1);
+            self.features
+                .add(0x400 | (parsed.message.id() as u32 & 0xf) << 4 | state);
+        }
         self.sides[usize::from(to)]
             .cm
             .handle_mad(self.now, &route(to), mad);
@@ -316,6 +325,7 @@ impl World {
                 }
             }
             while let Some(event) = side.cm.poll_event() {
+                self.features.add(0x600 | kind(&event));
                 side.hear(event);
             }
             assert!(side.cm.records() <= OPEN_MAX + CLOSED_MAX);
@@ -378,6 +388,27 @@ impl Side {
                 }
             }
         }
+    }
+}
+
+fn kind(event: &CmEvent) -> u32 {
+    match event {
+        CmEvent::Request { .. } => 0,
+        CmEvent::Reply { .. } => 1,
+        CmEvent::Established { ready, .. } => 2 + u32::from(ready.is_some()),
+        CmEvent::Rejected { .. } => 4,
+        CmEvent::Unreachable { .. } => 5,
+        CmEvent::Disconnected { how, .. } => match how {
+            Disconnect::Asked(_) => 6,
+            Disconnect::Answered(_) => 7,
+            Disconnect::Unanswered => 8,
+            Disconnect::Rejected(_) => 9,
+            Disconnect::Stale => 10,
+        },
+        CmEvent::TimewaitExit { .. } => 11,
+        CmEvent::SidrRequest { .. } => 12,
+        CmEvent::SidrReply { .. } => 13,
+        CmEvent::SidrUnreachable { .. } => 14,
     }
 }
 

@@ -14,9 +14,20 @@ use feroce_wire::mad::Mad;
 /// The LID of a path on Ethernet: there is none (annex A16.3.2).
 const NO_LID: u16 = 0xffff;
 
-/// How long after a rejection as stale a request is repeated. Soft-RoCE holds a connection for
-/// stale while its own TIMEWAIT lasts, about a second.
-const STALE_PAUSE: Duration = Duration::from_millis(500);
+/// Whether a request that is refused may be granted soon: how long to wait before it is repeated,
+/// after so many earlier chances. What is repeated costs one of the request's repetitions.
+fn second_chance(reason: RejectReason, chances: u8) -> Option<Duration> {
+    let pauses: &[u64] = match reason {
+        // The peer has ended what was in the way. Soft-RoCE holds a connection for stale while
+        // its own TIMEWAIT lasts, about a second.
+        RejectReason::STALE_CONNECTION => &[500; 14],
+        // Programs that meet a second time (perftest -R) ask before the slower one listens.
+        RejectReason::INVALID_SERVICE_ID => &[50, 250],
+        _ => &[],
+    };
+    let millis = *pauses.get(usize::from(chances))?;
+    Some(Duration::from_millis(millis))
+}
 
 impl Cm {
     /// Asks for a connection. `Reply`, `Rejected` or `Unreachable` follows.
@@ -54,6 +65,7 @@ impl Cm {
                 connect.remote_cm_response_timeout,
             ),
             confirmed: true,
+            chances: 0,
             told: false,
             silent: false,
             state: State::ReqReceived,
@@ -128,9 +140,12 @@ impl Cm {
     }
 
     pub(super) fn on_rej(&mut self, now: Instant, rej: &Rej) {
-        if let Some(connection) = self.rejected_connection(rej) {
+        let known = self.rejected_connection(rej).map(|known| known.id);
+        if let Some(id) = known
+            && let Some(connection) = self.connections.get_mut(&id)
+        {
             let step = connection.on_rej(rej);
-            self.apply(now, connection.id, step);
+            self.apply(now, id, step);
         }
     }
 
@@ -185,15 +200,16 @@ impl Connection {
         }
     }
 
-    fn on_rej(&self, rej: &Rej) -> Step {
+    fn on_rej(&mut self, rej: &Rej) -> Step {
         let reject = Box::new(*rej);
         match &self.state {
-            // The peer has ended what was in the way, or will soon: the same request may do.
             State::ReqSent(waiting)
-                if rej.reason == RejectReason::STALE_CONNECTION && waiting.retries > 0 =>
+                if waiting.retries > 0
+                    && let Some(pause) = second_chance(rej.reason, self.chances) =>
             {
+                self.chances += 1;
                 Step {
-                    next: Next::Prolong(STALE_PAUSE),
+                    next: Next::Prolong(pause),
                     ..Step::default()
                 }
             }

@@ -62,6 +62,8 @@ pub(crate) struct Connection {
     pub(crate) timewait: Duration,
     /// The peer has a REP of this side (passive), or cannot miss one (active).
     pub(crate) confirmed: bool,
+    /// Active: how often the request was repeated although it was refused.
+    pub(crate) chances: u8,
     /// The program has been told of the end of an established connection.
     pub(crate) told: bool,
     /// The program wants to hear no more.

@@ -11,7 +11,9 @@
 //! pair while it is established, and none when it is ending or over: only a REQ with the queue
 //! pair of an established connection is rejected as stale, and with it that connection ends. In
 //! all other cases in which a peer shows that it has begun anew, the old connection just makes
-//! room. A request of our own that is rejected as stale is repeated: the peer has made room.
+//! room. A request of our own that is rejected as stale is repeated, because the peer has made
+//! room; one that finds nobody listening is repeated twice within 0.3 s, because two programs
+//! that agree on a port by other means do not always listen first and ask second.
 //!
 //! Read IBTA volume 1 chapter 12 (12.9 has the state tables) and annex A11 first.
 

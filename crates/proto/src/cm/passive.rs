@@ -140,6 +140,7 @@ impl Cm {
             max_retries: req.max_cm_retries,
             timewait: self.timewait(req.primary.local_ack_timeout, patience),
             confirmed: false,
+            chances: 0,
             told: false,
             silent: false,
             state: State::ReqReceived,

@@ -94,6 +94,8 @@ pub(crate) struct Endpoint<'a> {
     pub(crate) address: IpAddr,
     /// Where the programs meet; stock programs know IPv4 only.
     pub(crate) meeting: IpAddr,
+    /// Where the end answers pings, but no RDMA packet.
+    pub(crate) silent: IpAddr,
     pub(crate) programs: &'a Path,
 }
 
@@ -350,6 +352,7 @@ mod tests {
             gid_index: 3,
             address: format!("fd00:9::{last}").parse().unwrap(),
             meeting: format!("10.9.0.{last}").parse().unwrap(),
+            silent: format!("10.9.0.7{last}").parse().unwrap(),
             programs: Path::new("/programs"),
         }
     }

@@ -32,8 +32,8 @@ pub(crate) enum Tool {
     Silence,
 }
 
-/// Address that a guest has, but soft-RoCE does not serve.
-pub(crate) const SILENT_ADDRESS: &str = "10.9.0.77";
+/// The port of `udaddy`, which takes no other.
+const UDADDY_PORT: u16 = 7174;
 
 /// How far from the port that a client asks for a server listens on another.
 const OTHER_PORT: u16 = 10_000;
@@ -74,6 +74,7 @@ impl Tool {
         match self {
             Self::Silence => None,
             Self::WrongPort => Some(port + OTHER_PORT),
+            Self::Udaddy => Some(UDADDY_PORT),
             _ => Some(port),
         }
     }
@@ -104,7 +105,7 @@ impl Tool {
                     format!("{prefix} ucmatose -b {own}{form} -p {port} -c 4 -C 10 -S 2000")
                 }
                 Self::Udaddy => {
-                    format!("{prefix} udaddy -b {own}{form} -p {port} -c 3 -C 10 -S 512")
+                    format!("{prefix} udaddy -b {own}{form} -c 3 -C 10 -S 512")
                 }
                 Self::WriteBandwidth => format!("{prefix} {} -p {port}", WRITE_BANDWIDTH),
                 Self::DatagramBandwidth => format!("{prefix} {} -p {port}", DATAGRAM_BANDWIDTH),
@@ -115,12 +116,12 @@ impl Tool {
             Self::Rping | Self::WrongPort => {
                 format!("{prefix} rping -c -a {to} -p {port} -C 30 -S 5000 -V")
             }
-            Self::Silence => format!("{prefix} rping -c -a {SILENT_ADDRESS} -p {port} -C 1"),
+            Self::Silence => format!("{prefix} rping -c -a {} -p {port} -C 1", peer.silent),
             Self::RdmaClient => format!("{prefix} rdma_client -s {to} -p {port}"),
             Self::Ucmatose => {
                 format!("{prefix} ucmatose -s {to}{form} -p {port} -c 4 -C 10 -S 2000")
             }
-            Self::Udaddy => format!("{prefix} udaddy -s {to}{form} -p {port} -c 3 -C 10 -S 512"),
+            Self::Udaddy => format!("{prefix} udaddy -s {to}{form} -c 3 -C 10 -S 512"),
             Self::WriteBandwidth => format!("{prefix} {WRITE_BANDWIDTH} -p {port} {to}"),
             Self::DatagramBandwidth => format!("{prefix} {DATAGRAM_BANDWIDTH} -p {port} {to}"),
         }
@@ -177,6 +178,7 @@ mod tests {
             gid_index: 3,
             address: address.parse().unwrap(),
             meeting: "10.9.0.1".parse().unwrap(),
+            silent: "10.9.0.71".parse().unwrap(),
             programs: Path::new("/programs"),
         }
     }
@@ -189,7 +191,7 @@ mod tests {
         );
         assert_eq!(
             Tool::Udaddy.command(&server, None, 20000),
-            "feroce run -- udaddy -b fd00:9::1 -f ipv6 -p 20000 -c 3 -C 10 -S 512"
+            "feroce run -- udaddy -b fd00:9::1 -f ipv6 -c 3 -C 10 -S 512"
         );
         assert_eq!(
             Tool::WrongPort.command(&server, None, 20000),

@@ -17,7 +17,7 @@ use lexopt::prelude::{Long, ValueExt};
 
 use super::agent::Finished;
 use super::case::{self, Case, Direction, Endpoint, Family, Program, Setting};
-use super::cm::{SILENT_ADDRESS, Tool};
+use super::cm::Tool;
 use super::image::{self, Image};
 use super::machine::{Machine, Network, Settings};
 use super::network::Namespace;
@@ -165,6 +165,8 @@ fn against_ours(options: &Options, cases: &[Case]) -> Result<usize> {
             .clone()
             .unwrap_or_else(|| format!("roce_{TAP}")),
         addresses: addresses(OUR_NUMBER),
+        // Without a process there is no device.
+        silent: addresses(OUR_NUMBER)[0],
         programs: programs_folder(),
     };
     run_cases(&ours, &guest_side(&guest, GUEST_NUMBER)?, cases)
@@ -210,6 +212,7 @@ fn guest_side(machine: &Machine, number: u8) -> Result<Side<'_>> {
         prefix: String::new(),
         device: GUEST_DEVICE.to_owned(),
         addresses: addresses(number),
+        silent: IpAddr::from([10, 9, 0, 70 + number]),
         programs: "/run/guest".into(),
     })
 }
@@ -271,6 +274,7 @@ fn endpoint<'a>(side: &'a Side<'_>, case: &Case, gid_index: usize) -> Endpoint<'
         gid_index,
         address: side.addresses[address_index(case.setting)],
         meeting: side.addresses[0],
+        silent: side.silent,
         programs: &side.programs,
     }
 }
@@ -322,7 +326,7 @@ fn set_up_guest(side: &Side<'_>, setting: Setting, loss: bool) -> Result<()> {
         ));
     }
     // Its neighbours find it, and no RDMA device has it.
-    steps.push(format!("ip addr replace {SILENT_ADDRESS}/32 dev lo"));
+    steps.push(format!("ip addr replace {}/32 dev lo", side.silent));
     if loss {
         // A discipline thins what is sent. What arrives is sent through a device of its own first.
         steps.push("tc qdisc add dev eth0 root netem loss 1%".to_owned());

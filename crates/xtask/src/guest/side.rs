@@ -37,6 +37,8 @@ pub(crate) struct Side<'a> {
     pub(crate) device: String,
     /// Its addresses; each stands for a GID.
     pub(crate) addresses: [IpAddr; 2],
+    /// Where nobody answers RDMA packets while no program runs.
+    pub(crate) silent: IpAddr,
     /// Where the programs of `tests/programs` are.
     pub(crate) programs: PathBuf,
 }

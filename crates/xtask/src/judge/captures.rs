@@ -19,7 +19,11 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ib_atomic_bw", "-n 20"),
     ("ib_atomic_lat", "-n 20 -A CMP_AND_SWAP"),
     ("ib_send_lat", "-n 20 -c UD -s 7"),
+    (MANAGED, "-C 10 -S 3000 -V"),
 ];
+
+/// The program that connects over the connection manager, and takes no device.
+const MANAGED: &str = "rping";
 
 /// Severity from which tshark's remarks count. Notes are about what the program asked for: the
 /// pingpongs ask for a hop limit of 1.
@@ -63,6 +67,11 @@ fn judge(stage: &Stage, program: &str, arguments: &str) -> Result<Outcome> {
         command
             .env("FEROCE_PCAP", capture(client))
             .args(arguments.split_whitespace());
+        if program == MANAGED {
+            let role = if client { "-c" } else { "-s" };
+            command.args([role, "-a", &stage.address, "-p", &port]);
+            return Running::start(command, &stage.scratch, role.trim_start_matches('-'));
+        }
         command.args(["-d", &stage.device, "-p", &port]);
         let gid = if program.starts_with("ibv_") {
             "-g"

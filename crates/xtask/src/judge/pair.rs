@@ -122,7 +122,8 @@ impl Running {
     }
 }
 
-/// Waits until some process of this namespace listens on the TCP port.
+/// Waits until some process of this namespace listens on the port, of TCP or of our connection
+/// manager.
 pub(crate) fn wait_for_listener(port: u16, server: &mut Running, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     while Instant::now() < deadline && !server.has_ended() {
@@ -136,6 +137,14 @@ pub(crate) fn wait_for_listener(port: u16, server: &mut Running, limit: Duration
 
 fn is_listening(port: u16) -> bool {
     const LISTEN: &str = "0A";
+    let managed = format!(":{port}/");
+    if std::fs::read_to_string("/proc/net/unix")
+        .unwrap_or_default()
+        .lines()
+        .any(|line| line.contains("@feroce/listen/") && line.contains(&managed))
+    {
+        return true;
+    }
     let suffix = format!(":{port:04X}");
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|file| {
         std::fs::read_to_string(file)

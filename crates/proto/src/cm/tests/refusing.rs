@@ -29,9 +29,32 @@ fn verdict(change: impl FnOnce(&mut Connect<'static>)) -> Vec<std::string::Strin
     change(&mut request);
     bench.a.cm.connect(bench.now, &request).unwrap();
     bench.settle();
+    for millis in [50, 250] {
+        bench.wait(Duration::from_millis(millis));
+        bench.settle();
+    }
     assert!(events(&mut bench.b).is_empty());
     bench.b.expect_empty();
     events(&mut bench.a)
+}
+
+#[test]
+fn who_asks_a_little_too_early_is_heard_nevertheless() {
+    let mut bench = Bench::new();
+    bench.b.cm.unlisten(bench.listener);
+    bench.connect();
+    bench.settle();
+    assert!(events(&mut bench.a).is_empty());
+    let listen = Listen {
+        service_id: service(PORT),
+        address: ListenAddress::Any,
+        backlog: 1,
+    };
+    bench.listener = bench.b.cm.listen(listen).unwrap();
+    bench.a_sends(&[]);
+    bench.wait(Duration::from_millis(50));
+    bench.a_sends(&["REQ"]);
+    bench.requested();
 }
 
 #[test]
@@ -237,6 +260,12 @@ fn a_device_without_a_manager_refuses_requests_and_agrees_to_ends() {
     let req = sent(&mut bench.a);
     let rej = refuse(&req).unwrap();
     assert_eq!(name_of(&rej), "REJ 8");
+    for millis in [50, 250] {
+        bench.inject_to_a(&rej);
+        bench.wait(Duration::from_millis(millis));
+        bench.a_sends(&["REQ"]);
+        bench.to_b.clear();
+    }
     bench.inject_to_a(&rej);
     assert_eq!(events(&mut bench.a), ["Rejected 8"]);
     assert_eq!(refuse(&rej), None);
