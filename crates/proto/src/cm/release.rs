@@ -38,6 +38,8 @@ impl Cm {
     /// demands, and no event of it follows. Unknown connections are no error.
     pub fn abandon(&mut self, now: Instant, connection: ConnectionId) {
         let ca_guid = self.config.ca_guid;
+        self.events
+            .retain(|event| event.connection() != Some(connection));
         let Some(known) = self.connections.get_mut(&connection.0) else {
             return;
         };

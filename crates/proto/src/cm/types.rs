@@ -442,6 +442,24 @@ pub enum CmEvent {
     },
 }
 
+impl CmEvent {
+    /// The connection that it is about, `None` for requests for datagram queue pairs.
+    pub const fn connection(&self) -> Option<ConnectionId> {
+        match self {
+            Self::Request { connection, .. }
+            | Self::Reply { connection, .. }
+            | Self::Established { connection, .. }
+            | Self::Rejected { connection, .. }
+            | Self::Unreachable { connection }
+            | Self::Disconnected { connection, .. }
+            | Self::TimewaitExit { connection } => Some(*connection),
+            Self::SidrRequest { .. } | Self::SidrReply { .. } | Self::SidrUnreachable { .. } => {
+                None
+            }
+        }
+    }
+}
+
 /// Why a call changes nothing. The caller's fault, or a full table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]

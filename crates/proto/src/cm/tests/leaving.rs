@@ -229,6 +229,16 @@ fn an_abandoned_connection_tells_the_peer_and_no_one_else() {
 }
 
 #[test]
+fn who_abandons_hears_no_more_not_even_what_was_to_be_told() {
+    let mut bench = Bench::new();
+    let (at_a, at_b) = bench.connected();
+    bench.b.cm.disconnect(bench.now, at_b, &[]).unwrap();
+    bench.deliver_to_a();
+    bench.a.cm.abandon(bench.now, at_a);
+    assert!(events(&mut bench.a).is_empty());
+}
+
+#[test]
 fn what_is_over_is_bounded_and_the_oldest_is_forgotten() {
     let mut bench = Bench::new();
     bench.b.limit_closed(2);
