@@ -127,8 +127,8 @@ fn prepare(case: &Case, compiled: &Compiled<'_>) -> Result<Option<Outcome>> {
     Ok(None)
 }
 
-/// UCX 1.13 repeats a request to connect after some 20 ms, and gives up by an assertion of its own
-/// when both copies are answered, as they may be where processes wait long for a processor.
+/// What UCX 1.13 says when it gives up on setting a connection up. Seen only where processes wait
+/// long for a processor, so that a request of its own that is answered late is sent twice.
 const UCX_GIVES_UP: &str = "Assertion `ep->dest_ep_id == ctl->conn_rep.src_ep_id' failed";
 
 /// Runs a case, and once more if UCX gave up on a busy machine; that is said.
