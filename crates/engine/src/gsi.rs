@@ -49,6 +49,9 @@ const RETRY: Duration = Duration::from_millis(1);
 /// Tries after which a datagram is dropped; peers repeat it.
 const TRIES_MAX: u32 = 500;
 
+/// Requests that may wait for their service to be listened on.
+const EARLY_MAX: usize = 32;
+
 /// Refusals per second, and at once. More than a real fabric asks for; a flood gets no more.
 const REFUSALS_MAX: u32 = 1_000;
 
@@ -161,6 +164,8 @@ impl Allowance {
 /// What became of a datagram.
 enum Routed {
     Done,
+    /// Its service is claimed, but nobody listens yet.
+    Early,
     /// Its owner's queue is full.
     Full,
     /// Nobody wants it.
@@ -175,6 +180,7 @@ impl Core {
             self.gsi.retry_at = None;
             return;
         }
+        let mut early = 0;
         for _ in 0..self.gsi.inbox.arrived.len() {
             let Some(mut arrived) = self.gsi.inbox.arrived.pop_front() else {
                 break;
@@ -186,7 +192,14 @@ impl Core {
                     self.gsi.inbox.keep(arrived);
                 }
                 Routed::Full => self.gsi.inbox.dropped += 1,
-                Routed::Unwanted => self.refuse(now, &arrived),
+                // Programs tell peers their port and listen afterwards (qperf), which takes a
+                // moment where it is the first use of the device.
+                Routed::Early if early < EARLY_MAX && arrived.tries < TRIES_MAX => {
+                    early += 1;
+                    arrived.tries += 1;
+                    self.gsi.inbox.keep(arrived);
+                }
+                Routed::Early | Routed::Unwanted => self.refuse(now, &arrived),
             }
         }
         self.counters.mads_dropped = self.gsi.inbox.dropped;
@@ -243,6 +256,7 @@ impl Core {
                 let place = Place::new(arrived.from.local, self.net.interface(), false);
                 match exchange::deliver(&self.name, service, place, &arrived.from, &arrived.mad) {
                     Delivery::Delivered => Routed::Done,
+                    Delivery::Early => Routed::Early,
                     Delivery::Full => Routed::Full,
                     // Its agent may know the request: it may be a late copy.
                     Delivery::Nobody => self.to_own_agent(arrived),

@@ -261,6 +261,8 @@ pub fn claim_descriptors() -> Vec<RawFd> {
 pub enum Delivery {
     /// A listener has it.
     Delivered,
+    /// Nobody listens yet, but the service is claimed: its owner may be about to listen.
+    Early,
     /// The listener's queue is full, as that of a switch would be.
     Full,
     /// Nobody listens.
@@ -299,6 +301,13 @@ impl Courier {
                     return Delivery::Full;
                 }
             }
+        }
+        let is_claimed = |candidate| {
+            let name = names::claim(service, &candidate, false);
+            sys::is_bound(name.as_bytes())
+        };
+        if place.candidates().into_iter().any(is_claimed) {
+            return Delivery::Early;
         }
         Delivery::Nobody
     }

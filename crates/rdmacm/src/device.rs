@@ -274,6 +274,18 @@ impl Devices {
         Ok(key)
     }
 
+    /// The device for an identifier that is bound to `address`. A loopback address that no device
+    /// has stands for the first device, as it does with the kernel: libfabric binds to
+    /// "localhost" to find a device, and does not take the one on `lo`.
+    pub(crate) fn to_bind(&mut self, address: &SocketAddress) -> Result<DeviceKey, Failure> {
+        match self.of_address(address) {
+            Err(failure) if failure.errno == libc::ENODEV && address.ip.is_loopback() => {
+                self.all()?.first().copied().ok_or(failure)
+            }
+            result => result,
+        }
+    }
+
     /// The device of an interface, opened if need be.
     pub(crate) fn of_interface(&mut self, interface: &str) -> Result<DeviceKey, Failure> {
         let known = |device: &Device| device.interface == interface && !device.removed;

@@ -206,7 +206,7 @@ pub(crate) fn bind(id: *mut rdma_cm_id, address: SocketAddress) -> Result<(), Fa
     let device = if address.ip.is_unspecified() {
         None
     } else {
-        Some(world.devices.of_address(&address.canonical())?)
+        Some(world.devices.to_bind(&address.canonical())?)
     };
     let entry = world.id(id)?;
     let (claim, port) = claim(entry.port_space, address, entry.options, 0)?;

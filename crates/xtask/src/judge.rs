@@ -70,11 +70,10 @@ pub(crate) fn in_namespace(
     environment: &[(&str, &str)],
     prefix: &[&str],
 ) -> Result<Option<ExitStatus>> {
-    const INSIDE: &str = "FEROCE_JUDGE_INSIDE";
     let tools = ["unshare", "ip"]
         .into_iter()
         .all(|tool| find_program(tool).is_some());
-    if !is_root() || !tools || std::env::var_os(INSIDE).is_some() {
+    if !is_root() || !tools || is_inside() {
         return Ok(None);
     }
     let status = Command::new("unshare")
@@ -87,6 +86,14 @@ pub(crate) fn in_namespace(
         .envs(environment.iter().copied())
         .status()?;
     Ok(Some(status))
+}
+
+/// Tells a run that it is the one in a network namespace of its own.
+const INSIDE: &str = "FEROCE_JUDGE_INSIDE";
+
+/// Whether this run has a network namespace of its own.
+pub(crate) fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
 }
 
 /// Runs one judge, or all of them.

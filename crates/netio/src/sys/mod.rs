@@ -20,9 +20,9 @@ pub(crate) use message::{
 };
 pub use signal::interrupted_calls_restart;
 pub(crate) use socket::{
-    bind, bind_abstract, bind_netlink, connect, discard_input, effective_user, get_int, join,
-    local_address, monotonic_coarse_ms, netlink_socket, receive, set_int, set_multicast_interface,
-    udp_socket, unix_socket,
+    bind, bind_abstract, bind_netlink, connect, discard_input, effective_user, get_int, is_bound,
+    join, local_address, monotonic_coarse_ms, netlink_socket, receive, set_int,
+    set_multicast_interface, udp_socket, unix_socket,
 };
 
 pub(crate) use timer::{receive_timer, set_timer, timer, wait_writable};

@@ -70,6 +70,24 @@ pub(crate) fn bind_abstract(fd: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     bind_raw(fd, &RawAddress::from_abstract(name))
 }
 
+/// Whether some datagram socket of this network namespace has an abstract Unix name.
+pub(crate) fn is_bound(name: &[u8]) -> bool {
+    use std::os::fd::AsFd;
+    let Ok(probe) = unix_socket() else {
+        return false;
+    };
+    let raw = RawAddress::from_abstract(name);
+    // SAFETY: `storage` holds an initialised address of `length` bytes. Nothing is sent.
+    check(unsafe {
+        libc::connect(
+            probe.as_fd().as_raw_fd(),
+            (&raw const raw.storage).cast(),
+            raw.length,
+        )
+    })
+    .is_ok()
+}
+
 /// Binds a netlink socket to the multicast groups in `groups` (a bit set).
 pub(crate) fn bind_netlink(fd: BorrowedFd<'_>, groups: u32) -> io::Result<()> {
     // SAFETY: `sockaddr_nl` is plain integers; all zeroes is a valid value of it.

@@ -44,6 +44,19 @@ impl Stage {
         })
     }
 
+    /// The same on another device, with a scratch folder of its own.
+    pub(crate) fn on(&self, device: &str, address: &str) -> Result<Self> {
+        let dist = self.feroce.parent().and_then(Path::parent);
+        let mut stage = Self::loopback(dist.context("the folder of the build")?, device)?;
+        stage.scratch = stage.scratch.join(device);
+        std::fs::create_dir_all(&stage.scratch).context("making a scratch folder")?;
+        if is_root() {
+            std::os::unix::fs::chown(&stage.scratch, Some(NOBODY), Some(NOBODY))?;
+        }
+        stage.address = address.to_owned();
+        Ok(stage)
+    }
+
     /// Whether the build has a connection manager library.
     pub(crate) fn has_connection_manager(&self) -> bool {
         let lib = self.feroce.with_file_name("../lib/librdmacm.so.1");
