@@ -64,7 +64,10 @@ pub(crate) fn run(stage: &Stage, filter: &str, quick: bool) -> Tally {
     let mut tally = Tally::default();
     let on_interface = virtual_interface(stage);
     if let Err(error) = &on_interface {
-        println!("no virtual interface ({error:#}): on {} instead", stage.device);
+        println!(
+            "no virtual interface ({error:#}): on {} instead",
+            stage.device
+        );
     }
     let has_interface = on_interface.is_ok();
     let stage = on_interface.as_ref().unwrap_or(stage);
@@ -106,7 +109,10 @@ fn virtual_interface(like: &Stage) -> Result<Stage> {
     for step in steps {
         let output = Command::new("ip").args(step.split(' ')).output()?;
         if !output.status.success() {
-            bail!("ip {step}: {}", String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "ip {step}: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
     }
     like.on("roce_feroce0", "10.97.0.1")
