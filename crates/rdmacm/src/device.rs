@@ -228,6 +228,17 @@ impl Device {
             .map(|entry| entry.gid_index)
     }
 
+    /// The first address of the device that is of the same family, with the same port.
+    fn address_like(&self, address: SocketAddress) -> Option<SocketAddress> {
+        let own = sys::interface_addresses().ok()?;
+        let mut own = own.into_iter().map(|own| own.address);
+        own.find(|own| own.ip.is_ipv4() == address.ip.is_ipv4() && self.gid_index(own).is_some())
+            .map(|own| SocketAddress {
+                port: address.port,
+                ..own
+            })
+    }
+
     /// The XRC domain of whoever brings none.
     pub(crate) fn default_xrcd(&mut self) -> Result<*mut abi::ibv_xrcd, Failure> {
         if self.xrcd.0.is_null() {
@@ -274,15 +285,20 @@ impl Devices {
         Ok(key)
     }
 
-    /// The device for an identifier that is bound to `address`. A loopback address that no device
-    /// has stands for the first device, as it does with the kernel: libfabric binds to
-    /// "localhost" to find a device, and does not take the one on `lo`.
-    pub(crate) fn to_bind(&mut self, address: &SocketAddress) -> Result<DeviceKey, Failure> {
-        match self.of_address(address) {
+    /// The device and address for an identifier that a program binds to `address`. A loopback
+    /// address that no device has stands for the first device, and its address: libfabric binds to
+    /// "localhost" to find one where the program names none.
+    pub(crate) fn bindable(
+        &mut self,
+        address: SocketAddress,
+    ) -> Result<(DeviceKey, SocketAddress), Failure> {
+        match self.of_address(&address.canonical()) {
             Err(failure) if failure.errno == libc::ENODEV && address.ip.is_loopback() => {
-                self.all()?.first().copied().ok_or(failure)
+                let first = self.all()?.first().copied().ok_or(failure)?;
+                let meant = self.list[first].address_like(address);
+                Ok((first, meant.unwrap_or(address)))
             }
-            result => result,
+            found => found.map(|device| (device, address)),
         }
     }
 

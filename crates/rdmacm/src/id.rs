@@ -203,10 +203,11 @@ pub(crate) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut s
 pub(crate) fn bind(id: *mut rdma_cm_id, address: SocketAddress) -> Result<(), Failure> {
     let mut world = world::lock();
     queue::require(&mut world, id, &[Phase::Idle], "bind")?;
-    let device = if address.ip.is_unspecified() {
-        None
+    let (device, address) = if address.ip.is_unspecified() {
+        (None, address)
     } else {
-        Some(world.devices.to_bind(&address.canonical())?)
+        let (device, address) = world.devices.bindable(address)?;
+        (Some(device), address)
     };
     let entry = world.id(id)?;
     let (claim, port) = claim(entry.port_space, address, entry.options, 0)?;
