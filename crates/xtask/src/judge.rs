@@ -110,7 +110,7 @@ pub(crate) fn judge(which: Option<&str>, device: &str, filter: &str, quick: bool
     if which.is_none_or(|name| name == "pyverbs") {
         tally.add(pyverbs::run(&stage, filter));
     }
-    if which == Some("consumers") {
+    if which.is_none_or(|name| name == "consumers") {
         tally.add(consumers::run(&stage, filter, quick));
     }
     if which.is_none_or(|name| name == "rsockets") {
