@@ -3,8 +3,8 @@
 //! This crate moves datagrams and knows nothing of what is in them: no header of the protocols
 //! above, no queue pair, no memory region. What it does know is the machine: which sockets a
 //! device needs so that many processes share one address ([`Net`]), which process owns a queue
-//! pair number ([`Slot`]), or a port of the connection manager ([`Claim`]), which interfaces exist ([`interfaces`], [`Monitor`]), and how to make a
-//! good network bad on purpose ([`lossy`]).
+//! pair number ([`Slot`]) or a port of the connection manager ([`Claim`]), which interfaces exist
+//! ([`interfaces`], [`Monitor`]), and how to make a good network bad on purpose ([`lossy`]).
 //!
 //! What the design relies on (identification and DF of unconnected sockets, batches cut by the
 //! kernel) is in docs/DESIGN.md §5 and §6.

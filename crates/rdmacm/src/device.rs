@@ -277,7 +277,8 @@ impl Devices {
             return Err(Failure::new(
                 libc::ENODEV,
                 format!(
-                    "{} is no GID of {NAME_PREFIX}{interface}: `feroce devices` lists those there are",
+                    "{} is no GID of {NAME_PREFIX}{interface}: `feroce devices` lists those there \
+                     are",
                     address.ip
                 ),
             ));
