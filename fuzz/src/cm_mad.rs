@@ -100,8 +100,6 @@ fn messages() -> [Message; 11] {
     };
     let mut private_data = [0; 92];
     private_data[..36].copy_from_slice(&ip.to_bytes());
-    let mut sidr_data = [0; 216];
-    sidr_data[..36].copy_from_slice(&ip.to_bytes());
     let service_id = ServiceId(0x0106_1c06);
     [
         Message::Req(req(local_comm_id, ece, service_id, private_data)),
@@ -138,23 +136,8 @@ fn messages() -> [Message; 11] {
             remote_comm_id,
             private_data: [0; 224],
         }),
-        Message::SidrReq(SidrReq {
-            request_id: local_comm_id,
-            pkey: 0xffff,
-            service_id: ServiceId(0x0111_1c06),
-            private_data: sidr_data,
-        }),
-        Message::SidrRep(SidrRep {
-            request_id: remote_comm_id,
-            status: SidrStatus::SUCCESS,
-            information_len: 0,
-            ece,
-            qpn: Qpn::new(0x33),
-            service_id,
-            qkey: 0x0123_4567,
-            information: [0; 72],
-            private_data: [0; 136],
-        }),
+        Message::SidrReq(sidr_req(local_comm_id, &ip)),
+        Message::SidrRep(sidr_rep(remote_comm_id, ece)),
         Message::Lap(Lap {
             local_comm_id,
             remote_comm_id,
@@ -172,6 +155,31 @@ fn messages() -> [Message; 11] {
             private_data: [0; 148],
         }),
     ]
+}
+
+fn sidr_req(request_id: u32, ip: &IpCmHeader) -> SidrReq {
+    let mut private_data = [0; 216];
+    private_data[..36].copy_from_slice(&ip.to_bytes());
+    SidrReq {
+        request_id,
+        pkey: 0xffff,
+        service_id: ServiceId(0x0111_1c06),
+        private_data,
+    }
+}
+
+fn sidr_rep(request_id: u32, ece: Ece) -> SidrRep {
+    SidrRep {
+        request_id,
+        status: SidrStatus::SUCCESS,
+        information_len: 0,
+        ece,
+        qpn: Qpn::new(0x33),
+        service_id: ServiceId(0x0111_1c06),
+        qkey: 0x0123_4567,
+        information: [0; 72],
+        private_data: [0; 136],
+    }
 }
 
 fn req(local_comm_id: u32, ece: Ece, service_id: ServiceId, private_data: [u8; 92]) -> Req {
