@@ -164,7 +164,10 @@ pub(crate) fn source_for(
     }
     // SAFETY: the kernel wrote a whole address.
     let found = unsafe { SocketAddress::read((&raw const storage).cast(), "the source address") };
-    found.map_err(|failure| io::Error::other(failure.reason))
+    // The port is the socket's, which is of no use to anybody.
+    found
+        .map(|found| SocketAddress { port: 0, ..found })
+        .map_err(|failure| io::Error::other(failure.reason))
 }
 
 /// One address of an interface.

@@ -16,7 +16,7 @@ const NO_LID: u16 = 0xffff;
 
 /// Whether a request that is refused may be granted soon: how long to wait before it is repeated,
 /// after so many earlier chances. What is repeated costs one of the request's repetitions.
-fn second_chance(reason: RejectReason, chances: u8) -> Option<Duration> {
+pub(super) fn second_chance(reason: RejectReason, chances: u8) -> Option<Duration> {
     let pauses: &[u64] = match reason {
         // The peer has ended what was in the way. Soft-RoCE holds a connection for stale while
         // its own TIMEWAIT lasts, about a second.

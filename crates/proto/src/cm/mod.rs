@@ -131,7 +131,7 @@ impl Cm {
             Message::Dreq(dreq) => self.on_dreq(now, &mad, dreq, route),
             Message::Drep(drep) => self.on_drep(now, drep),
             Message::SidrReq(request) => self.on_sidr_req(mad.transaction_id, request, route),
-            Message::SidrRep(rep) => self.on_sidr_rep(rep),
+            Message::SidrRep(rep) => self.on_sidr_rep(now, rep),
             Message::Lap(lap) => self.on_lap(mad.transaction_id, lap, route),
             // No LAP was sent.
             Message::Apr(_) => {}

@@ -1,5 +1,6 @@
 //! Requests for the queue pair behind a datagram service (IBTA 12.11).
 
+use super::active::second_chance;
 use super::connection::{fill, private, with_header};
 use super::types::{CmError, CmEvent, ListenerId, Route, SidrId, SidrReply, SidrRequest, time_of};
 use super::{Cm, refuse};
@@ -7,7 +8,9 @@ use crate::Instant;
 use alloc::boxed::Box;
 use core::net::IpAddr;
 use core::time::Duration;
-use feroce_wire::cm::{AttributeId, CmMad, Message, ServiceId, SidrRep, SidrReq, SidrStatus};
+use feroce_wire::cm::{
+    AttributeId, CmMad, Message, RejectReason, ServiceId, SidrRep, SidrReq, SidrStatus,
+};
 use feroce_wire::mad::Mad;
 
 /// One request.
@@ -29,6 +32,8 @@ pub(crate) enum SidrState {
     Sent {
         mad: Box<Mad>,
         retries: u8,
+        /// How often it was repeated although nobody listened.
+        chances: u8,
         response_time: Duration,
     },
     Received {
@@ -75,6 +80,7 @@ impl Cm {
             state: SidrState::Sent {
                 mad: Box::new(mad),
                 retries: request.max_cm_retries.min(15),
+                chances: 0,
                 response_time,
             },
             deadline: None,
@@ -217,18 +223,28 @@ impl Cm {
         Ok((id, listener))
     }
 
-    pub(super) fn on_sidr_rep(&mut self, rep: &SidrRep) {
-        let asked = self
-            .sidrs
-            .get(&rep.request_id)
-            .is_some_and(|sidr| matches!(sidr.state, SidrState::Sent { .. }));
-        if asked {
-            self.forget(rep.request_id);
-            self.events.push_back(CmEvent::SidrReply {
-                request_id: SidrId(rep.request_id),
-                reply: Box::new(*rep),
-            });
+    pub(super) fn on_sidr_rep(&mut self, now: Instant, rep: &SidrRep) {
+        let Some(sidr) = self.sidrs.get_mut(&rep.request_id) else {
+            return;
+        };
+        let SidrState::Sent {
+            retries, chances, ..
+        } = &mut sidr.state
+        else {
+            return;
+        };
+        if rep.status == SidrStatus::UNSUPPORTED
+            && *retries > 0
+            && let Some(pause) = second_chance(RejectReason::INVALID_SERVICE_ID, *chances)
+        {
+            *chances += 1;
+            return self.arm(rep.request_id, now + pause);
         }
+        self.forget(rep.request_id);
+        self.events.push_back(CmEvent::SidrReply {
+            request_id: SidrId(rep.request_id),
+            reply: Box::new(*rep),
+        });
     }
 
     pub(super) fn sidr_time_is_up(&mut self, now: Instant, id: u32) {
@@ -241,6 +257,7 @@ impl Cm {
                 mad,
                 retries,
                 response_time,
+                ..
             } if *retries > 0 => {
                 *retries -= 1;
                 let (mad, deadline) = (**mad, now + *response_time);

@@ -359,9 +359,18 @@ fn sidr_refused_abandoned_and_unanswered() {
     let mut bench = Bench::new();
     let mut request = sidr(bench.route_of_a());
     request.service_id = service(PORT + 1);
+    request.max_cm_retries = 2;
     bench.a.cm.sidr_request(bench.now, &request).unwrap();
+    // Too early, perhaps: it is repeated twice.
+    for millis in [50, 250] {
+        bench.settle();
+        assert!(events(&mut bench.a).is_empty());
+        bench.wait(Duration::from_millis(millis));
+        bench.a_sends(&["SIDRREQ"]);
+    }
     bench.settle();
     assert_eq!(events(&mut bench.a), ["SidrReply 1"]);
+    request.max_cm_retries = 1;
     request.service_id = service(PORT);
     bench.a.cm.sidr_request(bench.now, &request).unwrap();
     bench.deliver_to_b();
