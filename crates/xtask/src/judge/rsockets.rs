@@ -28,6 +28,10 @@ const PRELOAD: &[&str] = &[
     "/usr/lib/riscv64-linux-gnu/rsocket/librspreload.so",
 ];
 
+/// What the preload library leaves behind when it forks. It belongs to whoever came first, and keeps
+/// all others from connecting.
+const FORK_SEMAPHORE: &str = "/dev/shm/sem.rsocket_fork";
+
 /// A server and a client. `PORT`, `ADDRESS`, `SCRATCH` stand for what the ground has.
 struct Case {
     server: &'static str,
@@ -168,6 +172,7 @@ fn run_case(stage: &Stage, ground: &Ground, case: &Case) -> Result<Outcome> {
             command.env("LD_PRELOAD", preload);
         }
         if case.preload == Preload::Forking {
+            let _ = std::fs::remove_file(FORK_SEMAPHORE);
             command.env("RDMAV_FORK_SAFE", "1");
         }
         Running::start_as_we_are(command, &stage.scratch, label)

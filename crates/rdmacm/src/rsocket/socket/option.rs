@@ -1,6 +1,7 @@
 //! `rsetsockopt` and `rgetsockopt` of stream sockets.
 
 use std::ffi::c_int;
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -109,6 +110,9 @@ impl StreamSocket {
                 .flat_map(c_int::to_ne_bytes)
                 .collect());
         }
+        if (level, name) == (libc::IPPROTO_TCP, libc::TCP_INFO) {
+            return Ok(state.tcp_info());
+        }
         let value = state.number(level, name)?;
         Ok(value.to_ne_bytes().to_vec())
     }
@@ -211,6 +215,28 @@ impl State {
             }
             _ => IB_MTU_MIN_BYTES << 3,
         }
+    }
+
+    /// What there is of TCP's figures: its state and the length of a segment. Retransmissions and
+    /// the like are the device's, which counts them for all together.
+    fn tcp_info(&self) -> Vec<u8> {
+        const ESTABLISHED: u8 = 1;
+        const CLOSE: u8 = 7;
+        const LISTEN: u8 = 10;
+        let segment = self.segment().to_ne_bytes();
+        let mut info = vec![0; size_of::<libc::tcp_info>()];
+        info[offset_of!(libc::tcp_info, tcpi_state)] = match self.phase {
+            Phase::Listening => LISTEN,
+            Phase::Connected => ESTABLISHED,
+            _ => CLOSE,
+        };
+        for field in [
+            offset_of!(libc::tcp_info, tcpi_snd_mss),
+            offset_of!(libc::tcp_info, tcpi_rcv_mss),
+        ] {
+            info[field..field + segment.len()].copy_from_slice(&segment);
+        }
+        info
     }
 
     /// `RDMA_ROUTE`: what the program has set, or the path of the connection.
