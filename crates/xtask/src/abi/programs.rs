@@ -48,28 +48,47 @@ pub(super) fn check(library: &Path, report: &mut Report) -> Result<()> {
 }
 
 fn resolve(file: &Path, library: &Path, report: &mut Report) -> Result<()> {
-    let output = Command::new("ldd")
-        .arg("-r")
-        .arg(file)
-        .env("LD_LIBRARY_PATH", library.parent().unwrap_or(library))
-        .env("LC_ALL", "C")
-        .output()
-        .context("ldd")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = ldd(file, library.parent())?;
     let ours = format!("=> {} ", library.display());
     if !text.contains(&ours) {
         report.fault(format!("{} does not load our library", file.display()));
     }
-    for line in text.lines().chain(errors.lines()) {
-        // A Python module takes the interpreter's names from the program that loads it.
-        let of_python = line.contains("undefined symbol: Py") || line.contains("symbol: _Py");
-        let wrong = line.contains("undefined symbol") || line.contains("not found");
-        if wrong && !of_python {
+    let is_wrong = |line: &&str| line.contains("undefined symbol") || line.contains("not found");
+    let wrong: Vec<&str> = text.lines().filter(is_wrong).collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    // A plug-in takes names from the program that loads it: they are missing with any library.
+    let theirs = ldd(file, None)?;
+    let of_verbs = |line: &str| {
+        [
+            "symbol: ibv_",
+            "symbol: rdma_",
+            "symbol: verbs_",
+            "not found",
+        ]
+        .iter()
+        .any(|name| line.contains(name))
+    };
+    for line in wrong {
+        if of_verbs(line) || !theirs.lines().any(|other| other == line) {
             report.fault(format!("{}: {}", file.display(), line.trim()));
         }
     }
     Ok(())
+}
+
+/// What the loader says of a file, with the libraries of `folder` first.
+fn ldd(file: &Path, folder: Option<&Path>) -> Result<String> {
+    let mut command = Command::new("ldd");
+    command.arg("-r").arg(file).env("LC_ALL", "C");
+    match folder {
+        Some(folder) => command.env("LD_LIBRARY_PATH", folder),
+        None => command.env_remove("LD_LIBRARY_PATH"),
+    };
+    let output = command.output().context("ldd")?;
+    let (text, errors) = (&output.stdout, &output.stderr);
+    Ok(String::from_utf8_lossy(text).into_owned() + &String::from_utf8_lossy(errors))
 }
 
 /// Collects the ELF files under `folder` that need libibverbs or a library that does.
