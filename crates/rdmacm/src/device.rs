@@ -277,8 +277,7 @@ impl Devices {
             return Err(Failure::new(
                 libc::ENODEV,
                 format!(
-                    "{} is no GID of {NAME_PREFIX}{interface}: `feroce devices` lists those there \
-                     are",
+                    "{} is no GID of {NAME_PREFIX}{interface}: see `feroce devices`",
                     address.ip
                 ),
             ));

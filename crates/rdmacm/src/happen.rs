@@ -125,12 +125,27 @@ impl World {
     fn rejected(&mut self, device: DeviceKey, connection: ConnectionId, reject: &Rej) {
         if let Some(id) = self.of_connection(device, connection) {
             log::debug!("rejected: {}", reject.reason);
+            if reject.reason == RejectReason::INVALID_SERVICE_ID && self.try_again(id) {
+                self.forget_connection(device, connection, id);
+                return;
+            }
             let param = Param::Connection(Connection {
                 private_data: reject.private_data.to_vec(),
                 ..Connection::default()
             });
             let reason = i32::from(reject.reason.0);
             self.over(id, abi::RDMA_CM_EVENT_REJECTED, reason, param);
+        }
+    }
+
+    /// A request that was refused and will be made again.
+    fn forget_connection(&mut self, device: DeviceKey, connection: ConnectionId, id: IdKey) {
+        if let Some(agent) = &mut self.devices.list[device].agent {
+            agent.connections.remove(&connection);
+            agent.cm.abandon(crate::sys::now(), connection);
+        }
+        if let Some(entry) = self.ids.get_mut(&id) {
+            entry.connection = None;
         }
     }
 
@@ -152,6 +167,7 @@ impl World {
         let Some(id) = self.of_connection(device, connection) else {
             return;
         };
+        self.remember_answer(id);
         let (reads, initiated) = self.device_limits(device);
         let Some(entry) = self.ids.get_mut(&id) else {
             return;
@@ -273,6 +289,9 @@ impl World {
         let Some(id) = self.forget_request(device, request_id) else {
             return;
         };
+        if reply.status == SidrStatus::UNSUPPORTED && self.try_again(id) {
+            return;
+        }
         if reply.status != SidrStatus::SUCCESS {
             let status = i32::from(reply.status.0);
             self.over(id, abi::RDMA_CM_EVENT_UNREACHABLE, status, Param::None);

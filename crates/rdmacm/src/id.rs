@@ -202,7 +202,7 @@ pub(crate) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut s
 /// Binds an identifier.
 pub(crate) fn bind(id: *mut rdma_cm_id, address: SocketAddress) -> Result<(), Failure> {
     let mut world = world::lock();
-    queue::require(&mut world, id, &[Phase::Idle], "bind")?;
+    world::require(&mut world, id, &[Phase::Idle], "bind")?;
     let (device, address) = if address.ip.is_unspecified() {
         (None, address)
     } else {

@@ -8,9 +8,11 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `id`, `connect`, `channel`, `queue`, `endpoint`, `addrinfo`, `multicast`, `listing`, `name` | entry points |
+//! | `id`, `connect`, `answer`, `channel`, `queue`, `endpoint` | entry points |
+//! | `addrinfo`, `multicast`, `listing`, `name` | more of them |
 //! | `world` | everything behind one lock, and the thread that keeps it going |
 //! | `happen` | what an event on the wire, or of the interfaces, does to identifiers |
+//! | `again` | asking again where nobody listens for a moment |
 //! | `device`, `route`, `address`, `sys` | devices, ways, addresses, system calls |
 //! | `state` | what is known of an identifier, an event, a channel |
 //! | `guard` | what surrounds every entry point |
@@ -20,6 +22,8 @@
 
 mod address;
 mod addrinfo;
+mod again;
+mod answer;
 mod channel;
 mod connect;
 mod device;

@@ -15,8 +15,11 @@ use feroce_wire::cm::Transport;
 use crate::device::IdKey;
 use crate::guard::{self, Failure};
 use crate::route::{self, PORT};
-use crate::state::{Id, Phase};
-use crate::world::{self, World};
+use crate::state::Id;
+use crate::world;
+
+/// Inline bytes that every scatter entry of a send makes room for: those of the entry itself.
+const INLINE_BYTES_PER_ENTRY: u32 = 16;
 
 /// What a peer may do unless the program decides otherwise.
 const ACCESS: u32 = abi::IBV_ACCESS_LOCAL_WRITE
@@ -152,6 +155,12 @@ fn complete_attributes(
         ));
     }
     entry.datagram = datagram;
+    // Programs send a few bytes inline without having asked for it: adapters have room for that
+    // where scatter entries would lie.
+    let capacities = &mut attributes.cap;
+    capacities.max_inline_data = capacities
+        .max_inline_data
+        .max(capacities.max_send_sge * INLINE_BYTES_PER_ENTRY);
     let of_device = &mut world.devices.list[device];
     let receives_xrc = attributes.qp_type == abi::IBV_QPT_XRC_RECV;
     if attributes.comp_mask & abi::IBV_QP_INIT_ATTR_PD == 0 {
@@ -575,18 +584,4 @@ pub(crate) fn fail(id: IdKey) {
     if result != 0 {
         log::debug!("the queue pair to the error state: errno {result}");
     }
-}
-
-/// Whether an identifier may go on from where it is.
-pub(crate) fn require(
-    world: &mut World,
-    id: *mut rdma_cm_id,
-    phases: &[Phase],
-    what: &str,
-) -> Result<IdKey, Failure> {
-    let phase = world.id(id)?.phase;
-    if phases.contains(&phase) {
-        return Ok(id.addr());
-    }
-    Err(Failure::invalid(format!("cannot {what}: id is {phase:?}")))
 }

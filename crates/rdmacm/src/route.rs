@@ -62,10 +62,14 @@ impl World {
         options: Options,
     ) -> Result<(DeviceKey, SocketAddress, Path), Failure> {
         let bound = local.filter(|local| !local.ip.is_unspecified());
-        let source = sys::source_for(remote, bound).map_err(|error| {
-            let errno = error.raw_os_error().unwrap_or(libc::ENETUNREACH);
-            Failure::new(errno, format!("no way to {}: {error}", remote.ip))
-        })?;
+        let source = match bound {
+            // A group is everywhere: the address that is bound says where it is meant.
+            Some(bound) if remote.ip.is_multicast() => bound,
+            _ => sys::source_for(remote, bound).map_err(|error| {
+                let errno = error.raw_os_error().unwrap_or(libc::ENETUNREACH);
+                Failure::new(errno, format!("no way to {}: {error}", remote.ip))
+            })?,
+        };
         let scope = if remote.is_link_local() {
             remote.scope
         } else {

@@ -11,6 +11,7 @@ use feroce_wire::cm::{Ece, Transport};
 
 use crate::address::SocketAddress;
 use crate::addrinfo::Found;
+use crate::again::Again;
 use crate::device::{DeviceKey, IdKey, Shared};
 use crate::sys::{self, Counter};
 
@@ -148,6 +149,7 @@ pub(crate) struct Id {
     pub(crate) unacknowledged: usize,
     /// The loss of its address has been told.
     pub(crate) address_lost: bool,
+    pub(crate) again: Again,
 }
 
 impl Id {
@@ -181,6 +183,7 @@ impl Id {
             found: None,
             unacknowledged: 0,
             address_lost: false,
+            again: Again::default(),
         }
     }
 

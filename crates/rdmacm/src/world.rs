@@ -16,6 +16,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once};
 use feroce_proto::Instant;
 use feroce_verbs_abi as abi;
 
+use crate::again::Answered;
 use crate::device::{Agent, DeviceKey, Devices, IdKey};
 use crate::guard::Failure;
 use crate::state::{Action, Channel, ChannelKey, Event, Id, Param, Pending, Phase};
@@ -36,6 +37,7 @@ pub(crate) struct World {
     pub(crate) channels: HashMap<ChannelKey, Channel>,
     /// Delivered events that are not acknowledged, and on whom they count.
     pub(crate) outstanding: HashMap<usize, IdKey>,
+    pub(crate) answered: Answered,
     thread: Option<Thread>,
 }
 
@@ -211,7 +213,8 @@ impl World {
 
     fn deadline(&self) -> Option<Instant> {
         let agents = self.devices.list.iter().flat_map(|device| &device.agent);
-        agents.filter_map(|agent| agent.cm.poll_timeout()).min()
+        let timeouts = agents.filter_map(|agent| agent.cm.poll_timeout());
+        timeouts.chain(self.next_again()).min()
     }
 
     /// One round of the thread; says what it waits for next.
@@ -238,6 +241,8 @@ impl World {
             }
         }
         self.settle();
+        self.ask_again(now);
+        self.settle();
         let deadline = self.deadline();
         fds.clear();
         if let Some(thread) = &mut self.thread {
@@ -252,6 +257,20 @@ impl World {
         fds.extend(agents.map(|agent| poll_entry(agent.fd())));
         deadline
     }
+}
+
+/// Whether an identifier may go on from where it is.
+pub(crate) fn require(
+    world: &mut World,
+    id: *mut abi::rdma_cm_id,
+    phases: &[Phase],
+    what: &str,
+) -> Result<IdKey, Failure> {
+    let phase = world.id(id)?.phase;
+    if phases.contains(&phase) {
+        return Ok(id.addr());
+    }
+    Err(Failure::invalid(format!("cannot {what}: id is {phase:?}")))
 }
 
 const fn poll_entry(fd: i32) -> libc::pollfd {

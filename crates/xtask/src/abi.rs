@@ -1,4 +1,5 @@
-//! `cargo xtask abi`: is our `libibverbs.so.1` the library that programs were linked against?
+//! `cargo xtask abi`: are our `libibverbs.so.1` and `librdmacm.so.1` the libraries that programs
+//! were linked against?
 //!
 //! Five looks, each skipped loudly when the machine lacks what it compares with:
 //! [`symbols`] (our table, our library, the installed library), [`layout`] (the C headers),
@@ -41,7 +42,9 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
     }
     let library = folder.join("lib/libibverbs.so.1");
     let mut report = Report::default();
-    symbols::check(&library, &mut report)?;
+    symbols::check(&library, "ibverbs", "libibverbs1", &mut report)?;
+    let manager = folder.join("lib/librdmacm.so.1");
+    symbols::check(&manager, "rdmacm", "librdmacm1", &mut report)?;
     layout::check(&include, &mut report)?;
     lookups::check(&library, &mut report)?;
     answers::check(&library, &mut report)?;

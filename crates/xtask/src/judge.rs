@@ -4,6 +4,7 @@
 //! Not here: the foreign peer on the wire (`guest`).
 
 pub(crate) mod captures;
+pub(crate) mod cm;
 pub(crate) mod consumers;
 pub(crate) mod pair;
 pub(crate) mod processes;
@@ -109,6 +110,9 @@ pub(crate) fn judge(which: Option<&str>, device: &str, filter: &str, quick: bool
     }
     if which.is_none_or(|name| name == "pyverbs") {
         tally.add(pyverbs::run(&stage, filter));
+    }
+    if which.is_none_or(|name| name == "cm") {
+        tally.add(cm::run_all(&stage, filter, quick || which.is_none()));
     }
     if which.is_none_or(|name| name == "consumers") {
         tally.add(consumers::run(&stage, filter, quick));

@@ -29,8 +29,8 @@ cargo xtask COMMAND
   fuzz [--seconds N] [TARGET…]             search for inputs that parsers and protocol do not bear
   guest COMMAND                            a virtual machine with soft-RoCE as a foreign peer
   instructions [--only TEXT] [--bless]     count those of the hot paths, compare with before
-  judge [programs|captures|pyverbs|processes] [--device NAME] [--filter TEXT]
-        [--quick]
+  judge [programs|captures|pyverbs|cm|consumers|rsockets|processes]
+        [--device NAME] [--filter TEXT] [--quick]
                                            stock programs and rdma-core's own tests on the device
   tidy [--update]                          check limits of the house style; shrink tidy.allow
 ";

@@ -31,8 +31,14 @@ impl Export {
     }
 }
 
-pub(super) fn check(library: &Path, report: &mut Report) -> Result<()> {
-    let table = cargo::workspace().join("crates/ibverbs/symbols.txt");
+/// Compares one library, whose table lies in `crates/FOLDER/symbols.txt`; `package` is Debian's.
+pub(super) fn check(
+    library: &Path,
+    folder: &str,
+    package: &str,
+    report: &mut Report,
+) -> Result<()> {
+    let table = cargo::workspace().join(format!("crates/{folder}/symbols.txt"));
     let table = Table::parse(&fs::read_to_string(table)?).map_err(anyhow::Error::msg)?;
     let wanted: BTreeSet<_> = table
         .symbols
@@ -57,12 +63,16 @@ pub(super) fn check(library: &Path, report: &mut Report) -> Result<()> {
     }
     report.conclude(
         before,
-        &format!("our library exports the table: {} names", wanted.len()),
+        &format!(
+            "our {folder} library exports its table: {} names",
+            wanted.len()
+        ),
     );
 
-    const WHAT: &str = "the table has every name of the installed libibverbs.so.1";
-    let Some(installed) = installed("libibverbs.so.1") else {
-        report.skip(format!("{WHAT}: none is installed (package libibverbs1)"));
+    let soname = library.file_name().unwrap_or_default().to_string_lossy();
+    let what = format!("the table has every name of the installed {soname}");
+    let Some(installed) = installed(&soname) else {
+        report.skip(format!("{what}: none is installed (package {package})"));
         return Ok(());
     };
     let before = report.faults.len();
@@ -74,7 +84,7 @@ pub(super) fn check(library: &Path, report: &mut Report) -> Result<()> {
             installed.display()
         ));
     }
-    report.conclude(before, &format!("{WHAT}: {} names", theirs.len()));
+    report.conclude(before, &format!("{what}: {} names", theirs.len()));
     Ok(())
 }
 
