@@ -9,14 +9,17 @@ use common::End;
 use feroce_verbs::{Context, QpType};
 use std::time::{Duration, Instant};
 
-const ROUNDS: usize = 1000;
+const ROUNDS: usize = 4000;
 const WARM_UP: usize = 50;
 
 /// What grows per round when something leaks: a queue pair alone is far more than this.
 const GROWTH_PER_ROUND_MAX: u64 = 256;
 
+/// What the allocator keeps once, early or late: receive buffers that a busy moment touched.
+const GROWTH_ONCE_MAX: u64 = 2 << 20;
+
 #[test]
-fn a_thousand_rounds_leave_nothing_behind() {
+fn thousands_of_rounds_leave_nothing_behind() {
     let mut before = None;
     for round in 0..ROUNDS {
         let context = Context::open("roce_lo").unwrap();
@@ -42,7 +45,7 @@ fn a_thousand_rounds_leave_nothing_behind() {
     assert_eq!((after.0, after.1), (fds, slots), "descriptors and slots");
     let growth = after.2.saturating_sub(memory);
     assert!(
-        growth < (ROUNDS - WARM_UP) as u64 * GROWTH_PER_ROUND_MAX,
+        growth < GROWTH_ONCE_MAX + (ROUNDS - WARM_UP) as u64 * GROWTH_PER_ROUND_MAX,
         "{growth} bytes more"
     );
 }
