@@ -13,6 +13,7 @@ mod fuzz;
 mod guest;
 mod instructions;
 mod judge;
+mod spec;
 #[path = "../../ibverbs/symbols.rs"]
 mod symbols;
 mod tidy;
@@ -32,6 +33,7 @@ cargo xtask COMMAND
   judge [programs|captures|pyverbs|cm|consumers|rsockets|processes]
         [--device NAME] [--filter TEXT] [--quick]
                                            stock programs and rdma-core's own tests on the device
+  spec [--strict] [--write]                the MetaRoCE specification: registry, code, tests
   tidy [--update]                          check limits of the house style; shrink tidy.allow
 ";
 
@@ -65,6 +67,7 @@ fn run() -> Result<()> {
         Some("guest") => guest::run(arguments),
         Some("instructions") => instructions::run(arguments),
         Some("judge") => judge::run(arguments),
+        Some("spec") => spec::run(arguments),
         Some("tidy") => tidy::run(arguments),
         _ => bail!("no command {}\n\n{USAGE}", command.display()),
     }

@@ -24,13 +24,31 @@ pub(super) struct Feedback {
     pub(super) limited: bool,
 }
 
+/// Between what a window moves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Least and most it may become.
+    pub(super) floor: u64,
+    pub(super) ceiling: u64,
+    /// What it may grow by in a round.
+    pub(super) step: u64,
+    /// It stands for many paths: marks on some are theirs, marks on all are its own. The share of
+    /// marks counts squared.
+    pub(super) whole: bool,
+}
+
+impl Bounds {
+    fn clamp(&self, bytes: u64) -> u64 {
+        bytes.min(self.ceiling).max(self.floor)
+    }
+}
+
 /// A congestion window. The specified one is [`Aimd`]; [`Fixed`] serves tests.
 pub(super) trait Window {
     /// Bytes that may be in flight.
     fn bytes(&self) -> u64;
-    /// Takes an acknowledgement in. `ceiling` is the most the window may become, `step` what it
-    /// may grow by in a round.
-    fn acknowledged(&mut self, feedback: &Feedback, ceiling: u64, step: u64);
+    /// Takes an acknowledgement in.
+    fn acknowledged(&mut self, feedback: &Feedback, bounds: &Bounds);
     /// Nothing was in flight for a while, or the path is new: begin again at `bytes`.
     fn restart(&mut self, now: Instant, bytes: u64);
     /// Share of marked packets in the last rounds, in 1/1024.
@@ -46,7 +64,7 @@ impl Window for Fixed {
         self.0
     }
 
-    fn acknowledged(&mut self, _: &Feedback, _: u64, _: u64) {}
+    fn acknowledged(&mut self, _: &Feedback, _: &Bounds) {}
 
     fn restart(&mut self, _: Instant, _: u64) {}
 
@@ -66,7 +84,6 @@ const MARK_GAIN_SHIFT: u32 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aimd {
     window: u64,
-    floor: u64,
     marked_share: u32,
     round_start: Instant,
     received: u32,
@@ -76,10 +93,9 @@ pub(super) struct Aimd {
 }
 
 impl Aimd {
-    pub(super) const fn new(now: Instant, bytes: u64, floor: u64) -> Self {
+    pub(super) const fn new(now: Instant, bytes: u64) -> Self {
         Self {
             window: bytes,
-            floor,
             marked_share: 0,
             round_start: now,
             received: 0,
@@ -89,7 +105,7 @@ impl Aimd {
         }
     }
 
-    fn end_round(&mut self, feedback: &Feedback, ceiling: u64, step: u64) {
+    fn end_round(&mut self, feedback: &Feedback, bounds: &Bounds) {
         let share = (u64::from(self.marked) * u64::from(ONE)) / u64::from(self.received.max(1));
         let share = u32::try_from(share).unwrap_or(ONE).min(ONE);
         if share >= self.marked_share {
@@ -99,15 +115,21 @@ impl Aimd {
         }
         // A queue of half a least round trip stands in the way: delay confirms.
         let delayed = feedback.rtt > feedback.rtt_min * 3 / 2;
+        //= MR-CC-002
         if self.marked > 0 {
-            let share = u64::from(self.marked_share.max(share / 2));
+            let mut share = u64::from(self.marked_share.max(share / 2));
+            if bounds.whole {
+                share = share * share / u64::from(ONE);
+            }
             self.window -= self.window * share / (2 * u64::from(ONE));
         } else if self.lost > 0 && delayed {
+            //= MR-CC-004
             self.window = self.window.saturating_sub(self.lost);
         } else if self.limited {
-            self.window = self.window.saturating_add(step);
+            //= MR-CC-003
+            self.window = self.window.saturating_add(bounds.step);
         }
-        self.window = self.window.clamp(self.floor, ceiling.max(self.floor));
+        self.window = bounds.clamp(self.window);
         self.round_start = feedback.now;
         (self.received, self.marked, self.lost) = (0, 0, 0);
         self.limited = false;
@@ -119,21 +141,21 @@ impl Window for Aimd {
         self.window
     }
 
-    fn acknowledged(&mut self, feedback: &Feedback, ceiling: u64, step: u64) {
+    fn acknowledged(&mut self, feedback: &Feedback, bounds: &Bounds) {
         self.received = self.received.saturating_add(feedback.received);
         self.marked = self.marked.saturating_add(feedback.marked);
         self.lost = self.lost.saturating_add(feedback.lost);
         self.limited |= feedback.limited;
         if feedback.now.since(self.round_start) >= feedback.rtt {
-            self.end_round(feedback, ceiling, step);
+            self.end_round(feedback, bounds);
         } else {
             // A share that shrinks is obeyed at once.
-            self.window = self.window.min(ceiling.max(self.floor));
+            self.window = bounds.clamp(self.window);
         }
     }
 
     fn restart(&mut self, now: Instant, bytes: u64) {
-        *self = Self::new(now, bytes.max(self.floor), self.floor);
+        *self = Self::new(now, bytes);
     }
 
     fn marked_share(&self) -> u32 {
@@ -156,10 +178,10 @@ impl Window for AnyWindow {
         }
     }
 
-    fn acknowledged(&mut self, feedback: &Feedback, ceiling: u64, step: u64) {
+    fn acknowledged(&mut self, feedback: &Feedback, bounds: &Bounds) {
         match self {
-            Self::Specified(window) => window.acknowledged(feedback, ceiling, step),
-            Self::Fixed(window) => window.acknowledged(feedback, ceiling, step),
+            Self::Specified(window) => window.acknowledged(feedback, bounds),
+            Self::Fixed(window) => window.acknowledged(feedback, bounds),
         }
     }
 

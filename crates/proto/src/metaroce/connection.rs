@@ -3,11 +3,11 @@
 //! The handshake lives in [`super::handshake`], sending in [`super::transmit`].
 
 use super::config::{EndpointConfig, WindowRule};
-use super::congestion::{Aimd, AnyWindow, Feedback, Fixed, Window};
+use super::congestion::{Aimd, AnyWindow, Bounds, Feedback, Fixed, Window};
 use super::counters::EndpointCounters;
 use super::handshake::Offer;
-use super::job::{Answer, Job, Jobs};
-use super::path::{Outcome, Path, PathState, Piece, Timing};
+use super::job::{Answer, JobRef, Jobs};
+use super::path::{Outcome, Path, PathState, Piece, SUSPECT_AFTER, Timing};
 use super::receive_path::{AckRule, ReceivePath};
 use super::responder::Handled;
 use super::siphash::siphash;
@@ -140,12 +140,7 @@ impl Connection {
             share: 0,
             paths: Vec::new(),
             receive: Vec::new(),
-            window: new_window(
-                config,
-                now,
-                config.window_initial,
-                u64::from(config.segment),
-            ),
+            window: new_window(config, now, config.window_initial),
             in_flight: 0,
             pace_at: Instant::ZERO,
             turn: 0,
@@ -178,6 +173,7 @@ impl Connection {
         self.nonce = peer.nonce;
         self.remote_planes = peer.planes;
         self.peer_stream = peer.origin;
+        //= MR-CON-009
         self.segment = u32::from(config.segment.min(peer.segment)).max(SEGMENT_MIN);
         self.message_window = peer.message_window.max(1);
         let planes = self.planes();
@@ -190,9 +186,9 @@ impl Connection {
         let count = config.paths.min(peer.paths).max(1);
         let per_path = path_restart_window(config.window_initial, count, self.segment);
         for id in 0..count {
+            //= MR-PTH-006
             let plane = u8::try_from(usize::from(id) % planes).unwrap_or(0);
-            let floor = u64::from(self.segment);
-            let window = new_window(config, now, per_path, floor);
+            let window = new_window(config, now, per_path);
             let port = self.entropy(config, SALT_PORT, id, Epoch(0));
             self.paths.push(Path::new(id, plane, port, window));
         }
@@ -203,11 +199,13 @@ impl Connection {
     }
 
     /// Planes that both sides have.
+    //= MR-CON-010
     pub(super) fn planes(&self) -> usize {
         let (ours, theirs) = (self.local_planes.as_slice(), self.remote_planes.as_slice());
         ours.len().min(theirs.len()).max(1)
     }
 
+    //= MR-PTH-004
     pub(super) fn entropy(
         &self,
         config: &EndpointConfig,
@@ -228,6 +226,7 @@ impl Connection {
         matches!(self.state, State::Open { .. })
     }
 
+    //= MR-CON-005
     pub(super) const fn may_send(&self) -> bool {
         matches!(self.state, State::Open { confirmed: true })
     }
@@ -265,13 +264,14 @@ impl Connection {
         message: MessageNumber,
         answer: Answer,
         segments: u32,
-    ) {
+    ) -> JobRef {
         let peer = stream.target.qpn.value();
         self.jobs
-            .push(stream.reference, peer, message, answer, segments);
+            .push(stream.reference, peer, message, answer, segments)
     }
 
     /// A request for a stream that does not exist, or not yet.
+    //= MR-STR-018
     pub(super) fn refuse_unknown(&mut self, request: &Request<'_>) -> Handled {
         if self.jobs.len() >= REFUSALS_MAX {
             return Handled::NoRoom;
@@ -384,14 +384,13 @@ impl Connection {
         self.query_at = Some(cx.now + self.query_interval(cx.config));
     }
 
-    /// An acknowledgement of a path of ours. Jobs that are done with are returned in `done`.
+    /// An acknowledgement of a path of ours. False: it is of another epoch.
     pub(super) fn acknowledged(
         &mut self,
         config: &EndpointConfig,
         now: Instant,
         (path, epoch, highest): (u8, Epoch, PacketNumber),
         ack: &Ack<'_>,
-        done: &mut Vec<Job>,
     ) -> bool {
         let timing = timing(config);
         let Some(path) = self.paths.get_mut(usize::from(path)) else {
@@ -409,7 +408,7 @@ impl Connection {
         let after = path.in_flight();
         self.in_flight = self.in_flight.saturating_sub(before.saturating_sub(after));
         let id = path.id;
-        self.settle(&mut outcome, id, done);
+        self.settle(&mut outcome, id);
         self.outcome = outcome;
         let place = usize::from(id);
         if self.paths[place].is_worn_out() && !self.paths[place].is_flying() {
@@ -428,6 +427,8 @@ impl Connection {
         let count = self.paths.len() as u64;
         let target = self.target(config, feedback.rtt_min);
         let floor = u64::from(self.segment);
+        //= MR-CC-007
+        //= MR-CC-013
         if !self.calibrated {
             self.calibrated = true;
             self.window.restart(feedback.now, target);
@@ -437,23 +438,41 @@ impl Connection {
             }
         }
         let limited = self.in_flight + 2 * floor * count >= self.window.bytes();
-        let step = (target / INCREASE_DIVISOR).max(floor);
         let whole = Feedback {
             limited,
             ..*feedback
         };
-        self.window.acknowledged(&whole, target, step);
+        // Where the receiver's grant is the limit, it has counted the queue before its port.
+        let granted = self.share < self.peer_rate / 8 * 7;
+        let bounds = Bounds {
+            floor: if granted { target / 3 * 2 } else { floor },
+            ceiling: target,
+            step: (target / INCREASE_DIVISOR).max(floor),
+            whole: true,
+        };
+        self.window.acknowledged(&whole, &bounds);
         // Together, paths may hold twice what the connection may: one that is marked gives its
         // part to the others.
-        let ceiling = path_restart_window(self.window.bytes(), self.paths.len_u8(), self.segment);
-        let step = (ceiling / INCREASE_DIVISOR).max(floor);
+        let part = self.path_part();
+        let bounds = Bounds {
+            floor,
+            ceiling: part * 2,
+            step: (part / INCREASE_DIVISOR).max(floor),
+            whole: false,
+        };
         if let Some(path) = self.paths.get_mut(path) {
-            path.window.acknowledged(feedback, ceiling * 2, step);
+            path.window.acknowledged(feedback, &bounds);
         }
+    }
+
+    /// Twice a path's part of the connection's window.
+    fn path_part(&self) -> u64 {
+        path_restart_window(self.window.bytes(), self.paths.len_u8(), self.segment)
     }
 
     /// What may be in flight when nothing is in the way: a round trip at the granted share, and half
     /// of one more for what is late.
+    //= MR-CC-005
     fn target(&self, config: &EndpointConfig, rtt: Duration) -> u64 {
         if self.share == 0 {
             return config.window_max;
@@ -467,14 +486,15 @@ impl Connection {
     }
 
     /// What acknowledgements and timers said of pieces takes effect.
-    fn settle(&mut self, outcome: &mut Outcome, path: u8, done: &mut Vec<Job>) {
+    fn settle(&mut self, outcome: &mut Outcome, path: u8) {
+        //= MR-REL-012
         for piece in outcome.arrived_late.drain(..) {
             self.again.retain(|again| again.piece != piece);
             outcome.acknowledged.push(piece);
         }
         for piece in outcome.acknowledged.drain(..) {
             if let Piece::Response { job, segment } = piece {
-                done.extend(self.jobs.acknowledged(job, segment));
+                self.jobs.acknowledged(job, segment);
             }
         }
         for piece in outcome.lost.drain(..) {
@@ -501,26 +521,28 @@ impl Connection {
             return;
         };
         let suspect = path.time_out(now, &timing);
+        //= MR-PTH-013
         let rebind = path.state == PathState::Suspect
-            && path.unanswered >= 2 + config.probes_before_rebind
-            && (path.unanswered - 2).is_multiple_of(config.probes_before_rebind.max(1));
+            && path.unanswered >= SUSPECT_AFTER + config.probes_before_rebind
+            && (path.unanswered - SUSPECT_AFTER).is_multiple_of(config.probes_before_rebind.max(1));
         if !suspect && !rebind {
             return;
         }
         let before = path.in_flight();
         let mut outcome = core::mem::take(&mut self.outcome);
+        //= MR-PTH-014
         path.give_up(&mut outcome.lost);
         self.in_flight = self.in_flight.saturating_sub(before);
         let id = path.id;
-        if suspect {
-            counters.paths_suspected += 1;
-            let bytes = u64::from(self.segment) * 2;
-            path.window.restart(now, bytes);
-        }
-        self.settle(&mut outcome, id, &mut Vec::new());
+        counters.paths_suspected += u64::from(suspect);
+        self.settle(&mut outcome, id);
         self.outcome = outcome;
         if rebind {
             self.rebind(config, place);
+            let part = self.path_part();
+            if let Some(path) = self.paths.get_mut(place) {
+                path.window.restart(now, part);
+            }
             counters.paths_rebound += 1;
         }
     }
@@ -539,7 +561,9 @@ impl Connection {
 
     /// The path that the next packet of data takes: of those with room the one whose window is
     /// emptiest. A repeated piece goes back to the path that lost it, if that has room.
+    //= MR-PTH-007
     pub(super) fn choose_path(&self, wish: Option<u8>) -> Option<usize> {
+        //= MR-CC-001
         if self.in_flight >= self.window.bytes() && self.in_flight > 0 {
             return None;
         }
@@ -582,6 +606,7 @@ impl Connection {
     }
 
     /// Notes bytes that pacing has let pass.
+    //= MR-CC-008
     pub(super) fn pace(&mut self, config: &EndpointConfig, now: Instant, bytes: u32) {
         let Some(rate) = self.rate() else {
             return;
@@ -605,6 +630,7 @@ impl Connection {
     }
 
     /// The earliest thing that must be done without a packet's arrival.
+    //= MR-CON-016
     pub(super) fn next_timeout(&self, config: &EndpointConfig) -> Option<Instant> {
         match &self.state {
             State::Offering(offer) => return Some(offer.at),
@@ -645,14 +671,15 @@ impl Connection {
 }
 
 /// A window of the rule the endpoint was made with.
-fn new_window(config: &EndpointConfig, now: Instant, bytes: u64, floor: u64) -> AnyWindow {
+fn new_window(config: &EndpointConfig, now: Instant, bytes: u64) -> AnyWindow {
     match config.windows {
-        WindowRule::Specified => AnyWindow::Specified(Aimd::new(now, bytes, floor)),
+        WindowRule::Specified => AnyWindow::Specified(Aimd::new(now, bytes)),
         WindowRule::Fixed(bytes) => AnyWindow::Fixed(Fixed(bytes)),
     }
 }
 
 /// A path begins with twice its part of the connection's window, two packets at least.
+//= MR-CC-006
 fn path_restart_window(connection: u64, paths: u8, segment: u32) -> u64 {
     (connection * 2 / u64::from(paths.max(1))).max(2 * u64::from(segment))
 }

@@ -4,6 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(
     missing_docs,
+//= MR-CNT-001
     reason = "the specification, part 10, has a table of them"
 )]
 pub struct EndpointCounters {

@@ -33,6 +33,7 @@ pub struct Handle(pub(super) u32);
 const QUANTUM: usize = 16;
 
 /// Answers to packets without a connection that wait to be sent; more are dropped.
+//= MR-SEC-004
 pub(super) const REPLIES_MAX: usize = 64;
 
 /// Events that wait to be polled; older ones are dropped.
@@ -153,6 +154,7 @@ impl Endpoint {
             sent_at: now,
             at: now,
             tries: 0,
+            retries: 0,
             since: now,
         };
         let index = self.add_connection(now, peer, State::Offering(offer));
@@ -518,7 +520,7 @@ impl Endpoint {
         };
         let mut sent = 0;
         while sent < quantum {
-            match connection.transmit(&mut cx, &mut self.streams, &self.shares) {
+            match connection.transmit(&mut cx, &mut self.streams, &mut self.shares) {
                 Step::Sent => sent += 1,
                 Step::Again => {}
                 end @ (Step::Busy | Step::Idle) => return (sent, end),
@@ -585,6 +587,7 @@ impl Endpoint {
             host,
         };
         connection.handle_timeout(&mut cx, &mut self.streams);
+        //= MR-CON-014
         let waits = connection.is_waiting() || !connection.may_send();
         if waits && now.since(connection.heard) >= self.config.dead_after {
             self.fail_connection(now, index, host);

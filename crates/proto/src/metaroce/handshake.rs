@@ -19,6 +19,8 @@ pub(super) struct Offer {
     /// When it is sent (again).
     pub(super) at: Instant,
     pub(super) tries: u32,
+    /// Retries that were followed at once.
+    pub(super) retries: u8,
     /// When the first was sent.
     pub(super) since: Instant,
 }
@@ -51,6 +53,7 @@ fn address_words(address: IpAddr) -> [u64; 2] {
     ]
 }
 
+//= MR-CON-003
 fn cookie_of(secret: [u64; 2], from: IpAddr, hello: &Handshake, period: u64) -> u64 {
     let [high, low] = address_words(from);
     let words = [SALT_COOKIE, high, low, hello.source.0, hello.nonce, period];
@@ -76,6 +79,7 @@ pub(super) fn is_good_cookie(
 }
 
 /// The name of the `count`th connection of an endpoint.
+//= MR-SEC-001
 pub(super) fn connection_id(secret: [u64; 2], count: u64) -> ConnectionId {
     ConnectionId(siphash(secret, &[SALT_ID, count]).max(1))
 }
@@ -86,6 +90,7 @@ pub(super) fn nonce(secret: [u64; 2], count: u64) -> u64 {
 }
 
 /// Our side of a handshake.
+//= MR-CON-001
 pub(super) fn describe(config: &EndpointConfig, local: ConnectionId, offer: &Offer) -> Handshake {
     Handshake {
         source: local,

@@ -58,7 +58,7 @@ impl Jobs {
         message: MessageNumber,
         answer: Answer,
         segments: u32,
-    ) {
+    ) -> JobRef {
         self.incarnation = self.incarnation.wrapping_add(1);
         let index = self.slab.insert(Job {
             incarnation: self.incarnation,
@@ -70,10 +70,17 @@ impl Jobs {
             next: 0,
             acknowledged: Segments::default(),
         });
-        self.queue.push_back(JobRef {
+        let job = JobRef {
             index: u32::try_from(index).unwrap_or(u32::MAX),
             incarnation: self.incarnation,
-        });
+        };
+        self.queue.push_back(job);
+        job
+    }
+
+    /// Whether every segment of an answer has left at least once.
+    pub(super) fn has_left(&self, job: JobRef) -> bool {
+        self.get(job).is_none_or(|job| job.next >= job.segments)
     }
 
     pub(super) fn get(&self, job: JobRef) -> Option<&Job> {
@@ -106,12 +113,19 @@ impl Jobs {
         None
     }
 
-    /// A segment has arrived. Returns the job when that was all of it.
-    pub(super) fn acknowledged(&mut self, job: JobRef, segment: u32) -> Option<Job> {
-        self.get(job)?;
-        let found = self.slab.get_mut(job.index as usize)?;
+    /// A segment has arrived; with the last the job is done.
+    //= MR-REL-023
+    pub(super) fn acknowledged(&mut self, job: JobRef, segment: u32) {
+        if self.get(job).is_none() {
+            return;
+        }
+        let Some(found) = self.slab.get_mut(job.index as usize) else {
+            return;
+        };
         found.acknowledged.insert(segment);
-        (found.acknowledged.count() >= found.segments).then(|| self.slab.remove(job.index as usize))
+        if found.acknowledged.count() >= found.segments {
+            self.slab.remove(job.index as usize);
+        }
     }
 
     /// Whether a segment is still wanted.

@@ -51,7 +51,7 @@ struct Sent {
 pub(super) enum PathState {
     /// It is.
     Active,
-    /// Two probes in a row went unanswered: only probes are sent until one is answered.
+    /// [`SUSPECT_AFTER`] probe times in a row went by without an answer: only probes are sent until one is answered.
     Suspect,
 }
 
@@ -120,6 +120,10 @@ pub(super) struct Outcome {
     pub(super) arrived_late: Vec<Piece>,
 }
 
+/// Probe times without an answer that make a path suspect. At 10 % loss in both directions a probe
+/// goes unanswered with 19 %, two with 4 %.
+pub(super) const SUSPECT_AFTER: u32 = 3;
+
 /// Most packets that may overtake one on an ordered path before a gap means loss; learned from
 /// packets that arrive after they were found lost.
 const TOLERANCE_MAX: u32 = 64;
@@ -128,6 +132,7 @@ const TOLERANCE_MAX: u32 = 64;
 const TOLERANCE_DECAY: u32 = 4096;
 
 /// A path.
+//= MR-PTH-001
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) id: u8,
@@ -232,6 +237,7 @@ impl Path {
             bytes,
             fate: Fate::InFlight,
         });
+        //= MR-PTH-002
         self.next = self.next.next();
         self.in_flight += u64::from(bytes);
         self.flying += 1;
@@ -246,6 +252,8 @@ impl Path {
     }
 
     /// Time without an acknowledgement after which a probe is sent.
+    //= MR-PTH-010
+    //= MR-PTH-012
     pub(super) fn probe_timeout(&self, timing: &Timing) -> Duration {
         let (smoothed, variation) = if self.rtt.is_known() {
             (self.rtt.smoothed, self.rtt.variation)
@@ -253,8 +261,8 @@ impl Path {
             (timing.rtt_initial, Duration::ZERO)
         };
         let base = smoothed + (variation * 4).max(timing.grain) + timing.ack_delay_max;
-        // The first two probes come at an even pace, so that a dead path is left soon.
-        let doublings = self.unanswered.saturating_sub(1).min(16);
+        // The first probes come at an even pace, so that a dead path is left soon.
+        let doublings = self.unanswered.saturating_sub(SUSPECT_AFTER - 1).min(16);
         let longest = timing.probe_interval_max.max(base);
         (base * (1 << doublings)).min(longest)
     }
@@ -269,7 +277,8 @@ impl Path {
         self.probe_due = true;
         self.unanswered = self.unanswered.saturating_add(1);
         self.arm(timing);
-        let suspect = self.unanswered >= 2 && self.state == PathState::Active;
+        //= MR-PTH-011
+        let suspect = self.unanswered >= SUSPECT_AFTER && self.state == PathState::Active;
         if suspect {
             self.state = PathState::Suspect;
         }
@@ -290,6 +299,7 @@ impl Path {
     }
 
     /// A new port and a new epoch: numbers begin again, and what comes of the old ones is ignored.
+    //= MR-PTH-003
     pub(super) fn rebind(&mut self, port: u16) {
         self.port = port;
         self.epoch = self.epoch.next();
@@ -314,6 +324,7 @@ impl Path {
         timing: &Timing,
         outcome: &mut Outcome,
     ) -> Option<Feedback> {
+        //= MR-REL-014
         if highest.distance_from(self.next) >= 0 {
             return None;
         }
@@ -352,6 +363,7 @@ impl Path {
     }
 
     /// The packet with the highest number gives a clean sample: no number is used twice.
+    //= MR-PTH-008
     fn sample(&mut self, now: Instant, highest: PacketNumber, ack: &Ack<'_>) {
         let place = usize::try_from(highest.distance_from(self.base)).ok();
         let Some(sent) = place.and_then(|place| self.sent.get(place)) else {
@@ -391,6 +403,7 @@ impl Path {
                 }
                 Fate::InFlight => {
                     let waited = highest_at.is_some_and(|at| at.since(sent.at) > patience);
+                    //= MR-REL-010
                     // A gap means loss, unless this path has been seen to reorder.
                     if back > tolerance || (tolerance > 0 && waited) {
                         sent.fate = Fate::Lost;
@@ -405,6 +418,7 @@ impl Path {
                     sent.fate = Fate::Acknowledged;
                     outcome.arrived_late.push(sent.piece);
                     self.counters.spurious += 1;
+                    //= MR-REL-011
                     tolerance = tolerance.max(back.min(TOLERANCE_MAX));
                     self.since_spurious = 0;
                 }
@@ -437,6 +451,7 @@ impl Path {
     }
 
     /// Whether numbers are about to run out in this epoch.
+    //= MR-PTH-005
     pub(super) const fn is_worn_out(&self) -> bool {
         self.next.0 >= 1 << 31
     }

@@ -4,7 +4,6 @@ use super::connection::{Connection, State, ack_rule};
 use super::endpoint::{Endpoint, Handle, REPLIES_MAX};
 use super::event::Event;
 use super::handshake::{cookie, describe, is_good_cookie, is_sane, speaks_our_version};
-use super::job::Answer;
 use super::port::Route;
 use super::receive_path::Verdict;
 use super::responder::Handled;
@@ -12,12 +11,15 @@ use super::stream::Context;
 use super::streams::Streams;
 use super::transmit::plain;
 use crate::{CompletionStatus, Host, Instant};
-use alloc::vec::Vec;
 use feroce_wire::Address;
 use feroce_wire::metaroce::{
     Ack, Body, Close, CloseCode, ConnectionId, Flags, Frame, Handshake, Headers, ParseError,
     Refuse, RefuseCode, Request, Retry, Updates, VERSION,
 };
+
+/// Retries that are followed by a hello at once; the next ones wait for its timer, so that two
+/// endpoints that do not understand one another do not keep each other busy.
+const RETRIES_AT_ONCE_MAX: u8 = 3;
 
 impl Endpoint {
     /// Takes a packet whose check sum the host has found right, without its trailer.
@@ -60,6 +62,8 @@ impl Endpoint {
             self.handle_unknown(from, frame);
             return;
         };
+        //= MR-CON-011
+        //= MR-SEC-002
         if !connection.remote_planes.as_slice().contains(&from.source) {
             self.counters.dropped_address += 1;
             return;
@@ -120,6 +124,7 @@ impl Endpoint {
     }
 
     /// A close is answered even when nobody knows its connection: its answer may have been lost.
+    //= MR-CON-015
     fn handle_unknown(&mut self, from: &Address, frame: &Frame<'_>) {
         self.counters.dropped_unknown_connection += 1;
         if let Body::Close(close) = &frame.body
@@ -143,6 +148,7 @@ impl Endpoint {
             };
             plain(Body::Refuse(refuse), hello.source)
         };
+        //= MR-CON-006
         if !speaks_our_version(hello) {
             self.reply(from, hello.origin, &refuse(RefuseCode::Version));
             return;
@@ -151,6 +157,8 @@ impl Endpoint {
             self.reply(from, hello.origin, &refuse(RefuseCode::Invalid));
             return;
         }
+        //= MR-CON-002
+        //= MR-SEC-005
         if !is_good_cookie(self.config.secret, now, from.source, hello) {
             self.counters.bad_cookies += u64::from(hello.cookie != 0);
             self.counters.retries_sent += 1;
@@ -184,6 +192,7 @@ impl Endpoint {
             sent_at: now,
             at: now,
             tries: 0,
+            retries: 0,
             since: now,
         };
         let accept = describe(&self.config, local, &offer);
@@ -196,6 +205,7 @@ impl Endpoint {
     }
 
     /// The connection that this very offer made before: our acceptance was lost.
+    //= MR-CON-004
     fn find_accepted(&self, hello: &Handshake) -> Option<Result<u32, ()>> {
         let found = self.connections.iter().find(|(_, connection)| {
             connection.is_open()
@@ -219,6 +229,7 @@ impl Endpoint {
             && let Some(connection) = self.connections.get_mut(index as usize)
             && let State::Offering(offer) = connection.state
         {
+            //= MR-CON-007
             if offer.nonce < hello.nonce {
                 return Some(Err(()));
             }
@@ -256,8 +267,13 @@ impl Endpoint {
         if let State::Offering(offer) = &mut connection.state
             && offer.cookie != retry.cookie
         {
+            // The same way again: the cookie is good for it, and it has just answered.
             offer.cookie = retry.cookie;
-            offer.at = now;
+            if offer.retries < RETRIES_AT_ONCE_MAX {
+                offer.retries += 1;
+                offer.at = now;
+                offer.tries = offer.tries.saturating_sub(1);
+            }
         }
         let index = connection.index;
         self.schedule(index);
@@ -304,6 +320,7 @@ impl Endpoint {
         };
         // Both names are known to the two ends alone.
         let (local, remote) = (connection.local, connection.remote);
+        //= MR-CON-013
         if close.source != remote {
             self.counters.dropped_violation += 1;
             return;
@@ -342,19 +359,9 @@ impl Endpoint {
             return;
         };
         self.counters.acks_received += 1;
-        let mut done = Vec::new();
         let place = (frame.path, frame.epoch, frame.number);
-        if !connection.acknowledged(&self.config, now, place, ack, &mut done) {
+        if !connection.acknowledged(&self.config, now, place, ack) {
             self.counters.dropped_old_epoch += 1;
-        }
-        for job in done {
-            // A refusal was no READ or atomic in progress.
-            if matches!(job.answer, Answer::Refused(_)) {
-                continue;
-            }
-            if let Some(stream) = self.streams.get_mut(job.stream) {
-                stream.responder.answers = stream.responder.answers.saturating_sub(1);
-            }
         }
         let mut cx = Context {
             now,
@@ -405,7 +412,9 @@ impl Endpoint {
         let handled = dispatch(&mut cx, connection, &mut self.streams, &frame.body);
         let drained = frame.flags.contains(Flags::DRAINED);
         let wire = bytes as u64 + u64::from(self.config.wire_overhead);
-        self.shares.arrived(now, index, wire, drained);
+        let marked = from.congestion_experienced();
+        self.shares.arrived(now, index, wire, marked, drained);
+        //= MR-REL-005
         if handled == Handled::NoRoom {
             return;
         }

@@ -45,6 +45,7 @@ pub(super) struct AckRule {
 }
 
 impl ReceivePath {
+    //= MR-REL-001
     pub(super) fn judge(&self, epoch: Epoch, number: PacketNumber) -> Verdict {
         let Some(highest) = self.highest else {
             return Verdict::New;
@@ -52,6 +53,7 @@ impl ReceivePath {
         match epoch.distance_from(self.epoch) {
             0 => {}
             1.. => return Verdict::New,
+            //= MR-PTH-003
             _ => return Verdict::OldEpoch,
         }
         let back = highest.distance_from(number);
@@ -87,6 +89,7 @@ impl ReceivePath {
         }
         self.from = Some(*from);
         self.received = self.received.wrapping_add(1);
+        //= MR-CC-014
         if from.congestion_experienced() {
             self.marked = self.marked.wrapping_add(1);
         }
@@ -97,6 +100,7 @@ impl ReceivePath {
         };
         self.note(now, number);
         self.unacknowledged += 1;
+        //= MR-REL-002
         if ack_requested || !in_order || self.unacknowledged >= rule.packets_max {
             self.due = true;
         } else if self.deadline.is_none() {
@@ -154,6 +158,8 @@ impl ReceivePath {
     }
 
     /// What to acknowledge: epoch, number, vector, delay, counts. None: nothing has arrived.
+    //= MR-REL-003
+    //= MR-PKT-006
     pub(super) fn report(&self, now: Instant) -> Option<Report> {
         let mut vector = Vector::default();
         for (place, word) in self.words.iter().enumerate() {

@@ -44,6 +44,7 @@ impl Outbound {
         self.opcode().is_some_and(RequestOpcode::is_answered)
     }
 
+    //= MR-REL-020
     fn is_done(&self, confirmed: MessageNumber) -> bool {
         match self.opcode() {
             Some(opcode) if opcode.is_answered() => self.answered,
@@ -170,12 +171,14 @@ impl Requester {
             return None;
         }
         let opcode = entry.opcode();
+        //= MR-STR-004
         let fence = entry.request.flags.fence && self.reads > 0;
         if fence {
             return Some(Blocked::Waiting);
         }
         let opcode = opcode?;
         let ahead = entry.number.distance_from(self.confirmed);
+        //= MR-STR-005
         if ahead >= i32::from(stream.message_window) {
             return Some(Blocked::Waiting);
         }
@@ -183,6 +186,7 @@ impl Requester {
             return Some(Blocked::Waiting);
         }
         if opcode.uses_receive() && !self.shared {
+            //= MR-STR-007
             let posted = match self.limit {
                 Some(limit) => entry.receive.distance_from(limit) < 0,
                 // Nothing is known: one message finds out.
@@ -337,6 +341,7 @@ impl Stream {
         if let Some(opcode) = opcode {
             requester.next_number = requester.next_number.next();
             if opcode.uses_receive() {
+                //= MR-STR-006
                 requester.next_receive = requester.next_receive.next();
             }
         }
@@ -631,6 +636,7 @@ impl Stream {
                 RefusalCode::RemoteAccess => CompletionStatus::RemoteAccess,
                 _ => CompletionStatus::RemoteOperation,
             };
+            //= MR-STR-017
             // Everything before it was executed, or it would not have been judged.
             self.requester.confirmed = response.message;
             self.complete_done(cx);
@@ -674,6 +680,7 @@ impl Stream {
     }
 
     /// Waiting for a receive has taken as long as the peer said.
+    //= MR-STR-009
     pub(super) fn handle_stream_timer<H: Host>(&mut self, cx: &mut Context<'_, H>) {
         let due = self.requester.credits_at.is_some_and(|at| at <= cx.now);
         if due {
@@ -705,6 +712,7 @@ pub(super) fn receiver_delay(code: u8) -> Duration {
 }
 
 /// The segment that a piece is; none if its place or length is no segment's.
+//= MR-REL-007
 pub(super) fn segment_of(
     offset: u32,
     payload: &[u8],

@@ -4,7 +4,7 @@
 //! effect to what is complete at the head. docs/spec/metaroce/reliability.md and streams.md.
 
 use super::connection::Connection;
-use super::job::Answer;
+use super::job::{Answer, JobRef};
 use super::requester::{receiver_delay, segment_of};
 use super::segments::{Inserted, Segments};
 use super::stream::{Context, Stream};
@@ -87,8 +87,8 @@ pub(super) struct Responder {
     pub(super) expected: MessageNumber,
     /// From `expected` on.
     inbound: VecDeque<Option<Box<Inbound>>>,
-    /// Answers of READs and atomics that the requester has not confirmed.
-    pub(super) answers: u32,
+    /// Answers of READs and atomics that the requester may not have, the oldest first.
+    answers: VecDeque<JobRef>,
     /// The limit of receives that the peer was last told of.
     pub(super) told_limit: Option<ReceiveNumber>,
 }
@@ -129,15 +129,19 @@ impl Stream {
         }
         let ahead = request.message.distance_from(self.responder.expected);
         let Ok(place) = usize::try_from(ahead) else {
+            //= MR-REL-022
             // It took effect: the peer has missed that.
             cx.counters.duplicate_messages += 1;
             connection.mark_dirty(self);
             return Handled::Accepted;
         };
+        //= MR-STR-005
         if place >= usize::from(cx.config.message_window) {
             cx.counters.dropped_violation += 1;
             return Handled::NoRoom;
         }
+        //= MR-REL-004
+        //= MR-SEC-003
         match self.admit(cx, connection, place, request) {
             Admission::Place(segment) => self.place(cx, connection, place, segment, request),
             Admission::Known => {
@@ -253,6 +257,7 @@ impl Stream {
         };
         if let Some(kind) = kind
             && request.length > 0
+            //= MR-STR-016
             && self.check(cx, request, kind).is_err()
         {
             return Begin::Fault(ACCESS);
@@ -339,6 +344,7 @@ impl Stream {
 
     /// The shared queue is empty, but a later message holds a receive: the earlier one needs it
     /// more, because the later one cannot complete before it. The later one must come again.
+    //= MR-STR-011
     fn steal_receive(
         &mut self,
         connection: &mut Connection,
@@ -376,6 +382,8 @@ impl Stream {
         }
     }
 
+    //= MR-STR-002
+    //= MR-SEC-006
     fn copy<H: Host>(
         &self,
         cx: &mut Context<'_, H>,
@@ -431,6 +439,8 @@ impl Stream {
     }
 
     /// Gives effect to what is complete at the head, in order.
+    //= MR-STR-001
+    //= MR-STR-003
     fn deliver<H: Host>(&mut self, cx: &mut Context<'_, H>, connection: &mut Connection) {
         let mut moved = false;
         while let Some(Some(record)) = self.responder.inbound.front() {
@@ -498,6 +508,7 @@ impl Stream {
         }
     }
 
+    //= MR-STR-010
     fn complete_receive<H: Host>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -524,39 +535,52 @@ impl Stream {
         cx.host.complete(cq, completion);
     }
 
-    fn check_answers(&self) -> Result<(), Fault> {
-        if self.responder.answers >= u32::from(self.target.max_dest_rd_atomic) {
-            Err(INVALID)
-        } else {
-            Ok(())
+    /// A requester that keeps to the limit and asks for one more has the answer of the oldest, even
+    /// if its acknowledgement is late.
+    //= MR-STR-013
+    fn check_answers(&mut self, connection: &mut Connection) -> Result<(), Fault> {
+        let answers = &mut self.responder.answers;
+        answers.retain(|&job| connection.jobs.get(job).is_some());
+        if answers.len() < usize::from(self.target.max_dest_rd_atomic) {
+            return Ok(());
+        }
+        match answers.front() {
+            Some(&oldest) if connection.jobs.has_left(oldest) => {
+                connection.jobs.remove(oldest);
+                answers.pop_front();
+                Ok(())
+            }
+            _ => Err(INVALID),
         }
     }
 
+    //= MR-STR-012
     fn execute_read<H: Host>(
         &mut self,
         cx: &mut Context<'_, H>,
         connection: &mut Connection,
         head: &Request<'_>,
     ) -> Result<(), Fault> {
-        self.check_answers()?;
+        self.check_answers(connection)?;
         if head.length > 0 {
             self.check(cx, head, RemoteAccess::Read)?;
         }
         let range = self.range(head, 0, head.length);
         let segments = head.length.div_ceil(connection.segment()).max(1);
-        self.responder.answers += 1;
         cx.counters.reads_executed += 1;
-        connection.answer(self, head.message, Answer::Read(range), segments);
+        let job = connection.answer(self, head.message, Answer::Read(range), segments);
+        self.responder.answers.push_back(job);
         Ok(())
     }
 
+    //= MR-STR-014
     fn execute_atomic<H: Host>(
         &mut self,
         cx: &mut Context<'_, H>,
         connection: &mut Connection,
         head: &Request<'_>,
     ) -> Result<(), Fault> {
-        self.check_answers()?;
+        self.check_answers(connection)?;
         self.check(cx, head, RemoteAccess::Atomic)?;
         let operation = if head.opcode == RequestOpcode::CompareSwap {
             AtomicOperation::CompareSwap {
@@ -568,9 +592,9 @@ impl Stream {
         };
         let range = self.range(head, 0, 8);
         let original = cx.host.atomic(&range, operation).map_err(|_| ACCESS)?;
-        self.responder.answers += 1;
         cx.counters.atomics_executed += 1;
-        connection.answer(self, head.message, Answer::Original(original), 1);
+        let job = connection.answer(self, head.message, Answer::Original(original), 1);
+        self.responder.answers.push_back(job);
         Ok(())
     }
 
@@ -617,6 +641,7 @@ impl Stream {
     }
 
     /// The message at the head fails, and the stream with it.
+    //= MR-STR-015
     fn refuse<H: Host>(
         &mut self,
         cx: &mut Context<'_, H>,

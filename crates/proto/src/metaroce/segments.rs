@@ -46,6 +46,7 @@ impl Segments {
     }
 
     /// What an insertion would come to, with `words_max` more words allowed.
+    //= MR-REL-008
     pub(super) fn judge(&self, segment: u32, words_max: usize) -> Inserted {
         if self.contains(segment) {
             return Inserted::Duplicate;

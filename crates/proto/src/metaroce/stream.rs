@@ -209,6 +209,7 @@ impl Stream {
     }
 
     /// Whether the peer has used, or is about to use, all receives that it knows of.
+    //= MR-STR-008
     pub(super) fn has_news_of_receives(&self) -> bool {
         let Some(told) = self.responder.told_limit else {
             return true;

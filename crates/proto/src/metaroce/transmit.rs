@@ -23,7 +23,8 @@ use feroce_wire::metaroce::header::UpdateView;
 use feroce_wire::metaroce::{
     ACK_UPDATES_MAX, Ack, Atomic, Body, Close, ConnectionId, Datagram, Epoch, Flags, Frame,
     Headers, MessageNumber, PROBE_STREAMS_MAX, PacketNumber, ReceiveNumber, Refusal, RefusalCode,
-    Remote, Request, Response, ResponseOpcode, Streams as StreamList, Update, Updates, check,
+    Remote, Request, RequestOpcode, Response, ResponseOpcode, Streams as StreamList, Update,
+    Updates, check,
 };
 
 /// What a packet of data is made of, apart from its place on a path.
@@ -55,7 +56,7 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_, H>,
         streams: &mut Streams,
-        shares: &Shares,
+        shares: &mut Shares,
     ) -> Step {
         match self.state {
             State::Offering(_) => return self.send_hello(cx),
@@ -80,7 +81,7 @@ impl Connection {
             return Step::Idle;
         };
         match self.next_piece(cx, streams) {
-            Some(next) => self.send_piece(cx, streams, place, next),
+            Some(next) => self.send_piece(cx, streams, shares, place, next),
             None => Step::Idle,
         }
     }
@@ -111,9 +112,15 @@ impl Connection {
         // Every try takes another way, so that one dead path does not keep a connection from
         // coming about.
         let try_number = u8::try_from(offer.tries & 0xff).unwrap_or(0);
+        // Only the plane of the address we were given is known to lead to the peer.
         let planes = self.local_planes.as_slice().len().max(1);
+        let plane = if try_number.is_multiple_of(2) {
+            0
+        } else {
+            usize::from(try_number / 2 + 1) % planes
+        };
         let port = self.entropy(cx.config, SALT_ACK_PORT, try_number, Epoch(0));
-        let mut route = self.route(cx, usize::from(try_number) % planes, port);
+        let mut route = self.route(cx, plane, port);
         route.stream = offer.target;
         let hello = describe(cx.config, self.local, &offer);
         let headers = Headers::new(&plain(Body::Hello(hello), ConnectionId(0)));
@@ -121,6 +128,7 @@ impl Connection {
             return Step::Busy;
         }
         if let State::Offering(offer) = &mut self.state {
+            //= MR-CON-008
             let wait = HELLO_INTERVAL * (1 << offer.tries.min(7));
             offer.tries += 1;
             offer.sent_at = cx.now;
@@ -130,6 +138,7 @@ impl Connection {
         Step::Sent
     }
 
+    //= MR-CON-012
     fn send_close<H: Port>(&mut self, cx: &mut Context<'_, H>) -> Step {
         let State::Closing { code, tries, at } = self.state else {
             return Step::Idle;
@@ -165,7 +174,7 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_, H>,
         streams: &mut Streams,
-        shares: &Shares,
+        shares: &mut Shares,
         place: usize,
     ) -> Step {
         let Some(path) = self.receive.get(place) else {
@@ -186,6 +195,8 @@ impl Connection {
             }
         }
         let id = u8::try_from(place).unwrap_or(0);
+        //= MR-PTH-015
+        //= MR-PTH-016
         let port = self.entropy(cx.config, SALT_ACK_PORT, id, report.epoch);
         let route = Route {
             source: from.destination,
@@ -230,6 +241,8 @@ impl Connection {
 
     /// A probe: a number of its own, so that its acknowledgement shows every gap before it, and a
     /// question about streams that wait.
+    //= MR-REL-013
+    //= MR-REL-021
     fn send_probe<H: Port>(
         &mut self,
         cx: &mut Context<'_, H>,
@@ -378,6 +391,7 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_, H>,
         streams: &mut Streams,
+        shares: &mut Shares,
         place: usize,
         next: Again,
     ) -> Step {
@@ -411,6 +425,7 @@ impl Connection {
             Bytes::Remote(range) => Payload::Remote(*range),
         };
         let ack = self.is_tail(streams, next.piece);
+        let asks = matches!(&made.body, Body::Request(r) if r.opcode == RequestOpcode::Read);
         let sent = Outgoing {
             piece: next.piece,
             again: next.left,
@@ -423,6 +438,9 @@ impl Connection {
             Ok(()) => {
                 cx.counters.retransmissions += u64::from(next.left);
                 self.turn = (place + 1) % self.paths.len().max(1);
+                if asks {
+                    self.grant_with_question(shares);
+                }
                 Step::Sent
             }
             Err(TransmitError::Busy) => {
@@ -436,7 +454,21 @@ impl Connection {
         }
     }
 
+    /// A READ makes the peer send: it is told its share along with the question, by an
+    /// acknowledgement that repeats what it knows.
+    //= MR-CC-015
+    fn grant_with_question(&mut self, shares: &mut Shares) {
+        shares.expect(self.index);
+        if shares.is_shared()
+            && let Some(path) = self.receive.get_mut(self.last_receive)
+            && path.from.is_some()
+        {
+            path.due = true;
+        }
+    }
+
     /// Near its end, every packet asks for an acknowledgement, so that a loss on any path shows.
+    //= MR-REL-006
     fn is_tail(&self, streams: &Streams, piece: Piece) -> bool {
         if self.again.len() + self.ready.len() > 1 {
             return false;

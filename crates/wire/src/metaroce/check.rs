@@ -30,6 +30,7 @@ impl Sum {
 }
 
 /// The packet without its trailer, if the trailer fits.
+//= MR-PKT-002
 pub fn verify(datagram: &[u8]) -> Option<&[u8]> {
     let (packet, trailer) = datagram.split_last_chunk::<LEN>()?;
     let mut sum = Sum::new();

@@ -13,6 +13,7 @@ use zerocopy::{Immutable, IntoBytes};
 pub const ACK_UPDATES_MAX: usize = 16;
 
 /// Most updates in one update packet.
+//= MR-PKT-007
 pub const UPDATES_MAX: usize = 16;
 
 /// Most streams in one probe.
@@ -34,6 +35,8 @@ pub struct Headers {
 impl Headers {
     /// Puts the headers of a packet together. A payload in `frame` is not copied. Lists longer
     /// than their limit ([`ACK_UPDATES_MAX`] and its like) are cut.
+    //= MR-PKT-001
+    //= MR-PKT-010
     pub fn new(frame: &Frame<'_>) -> Self {
         let mut headers = Self {
             bytes: [0; HEADERS_MAX],

@@ -208,6 +208,8 @@ pub struct Datagram {
 }
 
 /// A piece of a request. Which of the extensions are on the wire follows from the opcode.
+//= MR-PKT-003
+//= MR-PKT-004
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
     /// Operation.
@@ -289,6 +291,7 @@ pub struct Refusal {
 }
 
 /// A piece of a response.
+//= MR-PKT-005
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Response<'a> {
     /// Operation.

@@ -68,6 +68,7 @@ impl<'a> Frame<'a> {
         };
         let common: &Common = reader.take()?;
         let version = common.version_type >> 4;
+        //= MR-PKT-009
         if version != VERSION {
             return Err(ParseError::Version(version));
         }
@@ -304,6 +305,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A piece lies in its message, and is empty only if the message is.
+//= MR-PKT-008
 const fn check_extent(offset: u32, length: u32, payload: &[u8]) -> Result<(), ParseError> {
     let end = offset as u64 + payload.len() as u64;
     let right = if length == 0 {
