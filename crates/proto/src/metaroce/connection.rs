@@ -442,6 +442,7 @@ impl Connection {
             limited,
             ..*feedback
         };
+        //= MR-CC-009
         // Where the receiver's grant is the limit, it has counted the queue before its port.
         let granted = self.share < self.peer_rate / 8 * 7;
         let bounds = Bounds {

@@ -110,7 +110,7 @@ pub(super) struct Requester {
     limit: Option<ReceiveNumber>,
     shared: bool,
     delay_code: u8,
-    /// READs and atomics started and not answered.
+    /// READs and atomics started, and not answered together with all before them.
     reads: u32,
     /// Nothing is sent before.
     pub(super) paused_until: Option<Instant>,
@@ -451,6 +451,11 @@ impl Stream {
             return;
         };
         self.requester.cursor = self.requester.cursor.saturating_sub(1);
+        // Answers come in any order, but a place is free again in order only: so the responder knows
+        // that a request beyond the limit confirms the oldest answer.
+        if front.is_answered_kind() {
+            self.requester.reads = self.requester.reads.saturating_sub(1);
+        }
         let opcode = completion_opcode(&front.request.operation);
         if front.request.flags.signaled || self.init.signal_all {
             let mut completion = self.completion(front.request.wr_id, opcode);
@@ -612,7 +617,6 @@ impl Stream {
         entry.arrived = None;
         let after = entry.number.next();
         let requester = &mut self.requester;
-        requester.reads = requester.reads.saturating_sub(1);
         requester.tries = 0;
         // It was executed, so everything before it was.
         if after.distance_from(requester.confirmed) > 0 {

@@ -170,6 +170,7 @@ impl Shares {
                 others += 1;
             }
         }
+        //= MR-CC-016
         // A queue stands before the port: it empties if less is granted than comes out, and as long
         // as it is there the port idles for nobody.
         let queue = self.capacity / 1024 * self.marked_share / QUEUE_DIVISOR;

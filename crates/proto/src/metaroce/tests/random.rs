@@ -259,6 +259,12 @@ fn run(seed: u64) {
     }
     pair.dead_ports.clear();
     pair.run_until_idle();
+    if pair.a.endpoint.send_queue_len(pair.a.qpn) != Some(0)
+        || pair.b.endpoint.send_queue_len(pair.b.qpn) != Some(0)
+    {
+        let from = pair.trace.len().saturating_sub(30);
+        std::eprintln!("it stands still after {:#?}", &pair.trace[from..]);
+    }
     let (a_sends, a_receives) = split(&mut pair.a);
     let (b_sends, b_receives) = split(&mut pair.b);
     assert_eq!(b_receives, expected_receives(&sides[0]));
