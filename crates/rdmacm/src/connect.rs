@@ -431,7 +431,8 @@ pub(crate) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
                 world.settle();
                 sent.map_err(of_cm)?;
             } else if !entry.datagram {
-                // It is over, and has been told.
+                // It is over, and has been told; or it was about to be asked for again.
+                entry.phase = Phase::Over;
                 return Ok(());
             }
             if world.id(id)?.datagram {
