@@ -7,12 +7,13 @@
 
 mod curves;
 mod figures;
+mod guest;
 mod measure;
 mod plot;
 mod report;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -20,8 +21,10 @@ use anyhow::{Result, bail, ensure};
 use lexopt::Parser;
 use lexopt::prelude::{Long, Short, ValueExt};
 
+use crate::guest::image::{Image, missing_tools};
 use crate::judge::{find_program, in_namespace, is_root};
 use crate::{cargo, dist};
+use figures::Figure;
 use measure::{Bench, Measure};
 use report::Report;
 
@@ -31,6 +34,7 @@ cargo xtask bench [OPTIONS]
   --rounds N         how often everything is measured (default 5; with --quick 2)
   --quick            short measurements
   --only TEXT        figures whose name contains TEXT; may be given again, any may match
+  --guest            against soft-RoCE in a virtual machine instead
   --list             name the figures and stop
   --dist FOLDER      measure that build instead of building this tree
   --against FOLDER   measure another build of Feroce as well, alternately, and compare
@@ -45,6 +49,7 @@ pub(crate) struct Options {
     quick: bool,
     only: Vec<String>,
     list: bool,
+    guest: bool,
     dist: Option<PathBuf>,
     against: Option<PathBuf>,
     out: Option<PathBuf>,
@@ -71,7 +76,11 @@ pub(crate) fn run(arguments: Parser) -> Result<()> {
         print!("{USAGE}");
         return Ok(());
     };
-    let all = figures::all();
+    let all = if options.guest {
+        guest::figures()
+    } else {
+        figures::all()
+    };
     let wanted: Vec<_> = all
         .into_iter()
         .filter(|figure| options.wants(&figure.name))
@@ -93,6 +102,10 @@ pub(crate) fn run(arguments: Parser) -> Result<()> {
     }
     if !inside {
         cargo::build(&["feroce-bench"], "release")?;
+        if options.guest && missing_tools().is_empty() {
+            // Inside there is no network to fetch its kernel from.
+            Image::build()?;
+        }
     }
     let mut again = vec!["bench".to_owned()];
     again.extend(given);
@@ -105,7 +118,11 @@ pub(crate) fn run(arguments: Parser) -> Result<()> {
         ensure!(status.success(), "the bench did not end well");
         return Ok(());
     }
-    measure_all(&options, wanted)
+    if options.guest {
+        measure_guest(&options, wanted)
+    } else {
+        measure_all(&options, wanted)
+    }
 }
 
 /// Set for the run inside the namespace: everything has been built.
@@ -118,6 +135,7 @@ fn parse(mut arguments: Parser) -> Result<Option<Options>> {
             Long("rounds") => options.rounds = Some(arguments.value()?.parse()?),
             Long("quick") => options.quick = true,
             Long("only") => options.only.push(arguments.value()?.string()?),
+            Long("guest") => options.guest = true,
             Long("list") => options.list = true,
             Long("dist") => options.dist = Some(absolute(arguments.value()?.into())?),
             Long("against") => options.against = Some(absolute(arguments.value()?.into())?),
@@ -151,15 +169,62 @@ impl Options {
     }
 }
 
-fn measure_all(options: &Options, figures: Vec<figures::Figure>) -> Result<()> {
+/// Measures on this machine, and the other build alternately.
+fn measure_all(options: &Options, figures: Vec<Figure>) -> Result<()> {
     set_priority(options.nice.unwrap_or(NICE));
     let bench = Bench::new(options)?;
     let other = match &options.against {
         Some(folder) => Some(bench.with_dist(folder)?),
         None => None,
     };
+    let take = |measure: &Measure| bench.take(measure);
+    let take_other = |measure: &Measure| {
+        let other = other.as_ref().filter(|_| measure.is_ours())?;
+        Some(other.take(measure))
+    };
+    let mut report = rounds(options, figures, &take, &take_other);
+    if options.wants_curves() {
+        eprintln!("curves");
+        match curves::Curves::measure(&bench) {
+            Ok(curves) => report.curves = Some(curves),
+            // The figures have been measured: they are not lost for a plot.
+            Err(error) => eprintln!("  no curves: {error:#}"),
+        }
+    }
+    conclude(options, report, "bench")
+}
+
+/// Measures in the guest.
+fn measure_guest(options: &Options, figures: Vec<Figure>) -> Result<()> {
+    ensure!(
+        options.against.is_none(),
+        "--against: not with --guest, where the other one is soft-RoCE"
+    );
+    set_priority(options.nice.unwrap_or(NICE));
+    let guest = match guest::Guest::boot(options) {
+        Ok(guest) => guest,
+        Err(error) => {
+            println!("SKIPPED bench --guest: {error:#}");
+            return Ok(());
+        }
+    };
+    let take = |measure: &Measure| match measure {
+        Measure::Inside(inside) => guest.take(*inside),
+        _ => bail!("that is not measured in the guest"),
+    };
+    let report = rounds(options, figures, &take, &|_| None);
+    conclude(options, report, "guest")
+}
+
+/// Measures everything that figures need, round by round.
+fn rounds(
+    options: &Options,
+    figures: Vec<Figure>,
+    take: &dyn Fn(&Measure) -> Result<f64>,
+    take_other: &dyn Fn(&Measure) -> Option<Result<f64>>,
+) -> Report {
     let mut needed: Vec<Measure> = Vec::new();
-    for measure in figures.iter().flat_map(|figure| figure.measures()) {
+    for measure in figures.iter().flat_map(Figure::measures) {
         if !needed.contains(measure) {
             needed.push(*measure);
         }
@@ -173,32 +238,33 @@ fn measure_all(options: &Options, figures: Vec<figures::Figure>) -> Result<()> {
         let mut values = BTreeMap::new();
         let mut others = BTreeMap::new();
         for measure in &needed {
-            note(&mut values, measure, bench.take(measure));
-            if let Some(other) = other.as_ref().filter(|_| measure.is_ours()) {
-                note(&mut others, measure, other.take(measure));
+            note(&mut values, measure, take(measure));
+            if let Some(other) = take_other(measure) {
+                note(&mut others, measure, other);
             }
         }
         report.add_round(values, others);
     }
     report.seconds = started.elapsed().as_secs();
-    if options.wants_curves() {
-        eprintln!("curves");
-        match curves::Curves::measure(&bench) {
-            Ok(curves) => report.curves = Some(curves),
-            // The figures have been measured: they are not lost for a plot.
-            Err(error) => eprintln!("  no curves: {error:#}"),
-        }
-    }
+    report
+}
+
+fn conclude(options: &Options, mut report: Report, stem: &str) -> Result<()> {
     report.finish();
     println!("{report}");
     if let Some(folder) = &options.out {
-        report.write(folder)?;
+        report.write(folder, stem)?;
     }
     ensure!(
         !report.has_failures(),
         "a measurement failed; its error is above"
     );
     Ok(())
+}
+
+/// Whether there is no such file.
+fn absent(file: &Path) -> bool {
+    !file.is_file()
 }
 
 /// What a measurement gave, or why it gave nothing.

@@ -7,12 +7,12 @@
 mod agent;
 mod case;
 mod cm;
-mod image;
+pub(crate) mod image;
 mod interop;
 mod kernel;
-mod machine;
+pub(crate) mod machine;
 mod network;
-mod side;
+pub(crate) mod side;
 
 use std::path::PathBuf;
 use std::process::Command;

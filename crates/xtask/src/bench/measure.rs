@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::Options;
+use super::guest::Inside;
 use crate::cargo;
 use crate::judge::pair::{Ended, Running, next_port, wait_for_listener};
 use crate::judge::programs::Stage;
@@ -42,6 +43,8 @@ pub(crate) enum Measure {
     SystemCalls,
     /// Packets sent again in all measurements of bandwidth and latency of the round so far.
     Retransmissions,
+    /// In the virtual machine.
+    Inside(Inside),
 }
 
 /// What moves the bytes of a bandwidth measurement.
@@ -128,6 +131,7 @@ impl Measure {
             Self::Rate(_) => Unit::PerSecond,
             Self::SystemCalls => Unit::PerMebibyte,
             Self::Retransmissions => Unit::Count,
+            Self::Inside(inside) => inside.unit(),
         }
     }
 
@@ -172,6 +176,7 @@ impl fmt::Display for Measure {
             Self::Rate(Sender::Send) => f.write_str("ib_send_bw -l 32 8 B"),
             Self::SystemCalls => f.write_str("system calls, ib_write_bw 64 KiB"),
             Self::Retransmissions => f.write_str("retransmissions"),
+            Self::Inside(inside) => inside.fmt(f),
         }
     }
 }
@@ -234,6 +239,7 @@ impl Bench {
             Measure::Rate(sender) => self.rate(sender),
             Measure::SystemCalls => self.system_calls(),
             Measure::Retransmissions => Ok(self.retransmissions.take() as f64),
+            Measure::Inside(_) => bail!("that is measured in the guest"),
         }
     }
 
@@ -531,7 +537,7 @@ impl Pair {
 }
 
 /// The rows of figures that a perftest program printed.
-fn rows(output: &str) -> Vec<Vec<f64>> {
+pub(crate) fn rows(output: &str) -> Vec<Vec<f64>> {
     output
         .lines()
         .filter_map(|line| {
@@ -545,7 +551,7 @@ fn rows(output: &str) -> Vec<Vec<f64>> {
 }
 
 /// A column of the last row.
-fn column(rows: &[Vec<f64>], index: usize) -> Result<f64> {
+pub(crate) fn column(rows: &[Vec<f64>], index: usize) -> Result<f64> {
     rows.last()
         .and_then(|row| row.get(index))
         .copied()
@@ -553,7 +559,7 @@ fn column(rows: &[Vec<f64>], index: usize) -> Result<f64> {
 }
 
 /// Bytes a second: perftest's MB are MiB.
-fn average_bandwidth(rows: &[Vec<f64>]) -> Result<f64> {
+pub(crate) fn average_bandwidth(rows: &[Vec<f64>]) -> Result<f64> {
     const AVERAGE: usize = 3;
     Ok(column(rows, AVERAGE)? * f64::from(1 << 20))
 }

@@ -108,21 +108,22 @@ impl Report {
         rounds.flat_map(BTreeMap::values).any(Result::is_err)
     }
 
-    /// Writes `bench.json`, the table, and the plots.
-    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+    /// Writes JSON and table to files named after `stem`, and the plots.
+    pub(crate) fn write(&self, folder: &Path, stem: &str) -> Result<()> {
         fs::create_dir_all(folder)?;
         let mut files = vec![
             (
-                "bench.json",
+                format!("{stem}.json"),
                 serde_json::to_string_pretty(&self.to_json())? + "\n",
             ),
-            ("bench.txt", self.to_string()),
+            (format!("{stem}.txt"), self.to_string()),
         ];
         if let Some(curves) = &self.curves {
-            files.extend(curves.plots(&self.machine.to_string()));
+            let plots = curves.plots(&self.machine.to_string());
+            files.extend(plots.map(|(name, content)| (name.to_owned(), content)));
         }
         for (name, content) in files {
-            let file = folder.join(name);
+            let file = folder.join(&name);
             fs::write(&file, content).with_context(|| file.display().to_string())?;
             println!("{}", file.display());
         }
