@@ -189,6 +189,7 @@ impl Guest {
             prefix: prefix.to_owned(),
             device: device.to_owned(),
             addresses: [address; 2],
+            silent: address,
             programs: "/run/guest".into(),
         };
         let gid = side.gid_index(address)?;
