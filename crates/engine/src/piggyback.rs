@@ -1,9 +1,9 @@
 //! When acknowledges wait for the program's next request.
 //!
 //! A program that answers what it receives (a ping-pong, a server) sends a packet right after each
-//! one that arrives: the acknowledge leaves with it as one batch and costs no system call. A program
-//! that does not answer must not keep its peer waiting. So waiting is tried only after the program
-//! has answered promptly several times, and after each time in vain it takes more of them.
+//! one that arrives: the acknowledge leaves with it as one batch and costs no system call. A
+//! program that does not answer must not keep its peer waiting. So waiting is tried only after the
+//! program has answered promptly several times, and after each time in vain it takes more of them.
 
 use feroce_proto::Instant;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Threads that wait for completion events: they wake, together or alone, and cost nothing meanwhile.
+//! Threads that wait for completion events: they wake, together or alone, and cost nothing
+//! meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a test and its helpers")]
 

@@ -1,7 +1,8 @@
 //! System calls without libc's wrappers.
 //!
-//! The wrappers are cancellation points (`pthreads(7)`): a program that cancels a thread inside a verb
-//! would unwind through a locked device. And libraries that programs preload replace some of them.
+//! The wrappers are cancellation points (`pthreads(7)`): a program that cancels a thread inside a
+//! verb would unwind through a locked device. And libraries that programs preload replace some of
+//! them.
 
 use std::ffi::{c_int, c_uint};
 

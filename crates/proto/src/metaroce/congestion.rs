@@ -1,7 +1,7 @@
 //! Windows: how many bytes may be under way on a path and on a connection.
 //!
-//! Marks decide, delay confirms, and loss alone takes nothing: a fabric that loses packets at random
-//! is no full one. docs/spec/metaroce/congestion.md argues every constant.
+//! Marks decide, delay confirms, and loss alone takes nothing: a fabric that loses packets at
+//! random is no full one. docs/spec/metaroce/congestion.md argues every constant.
 
 use crate::Instant;
 use core::time::Duration;

@@ -471,8 +471,8 @@ impl Connection {
         path_restart_window(self.window.bytes(), self.paths.len_u8(), self.segment)
     }
 
-    /// What may be in flight when nothing is in the way: a round trip at the granted share, and half
-    /// of one more for what is late.
+    /// What may be in flight when nothing is in the way: a round trip at the granted share, and
+    /// half of one more for what is late.
     //= MR-CC-005
     fn target(&self, config: &EndpointConfig, rtt: Duration) -> u64 {
         if self.share == 0 {

@@ -51,7 +51,8 @@ struct Sent {
 pub(super) enum PathState {
     /// It is.
     Active,
-    /// [`SUSPECT_AFTER`] probe times in a row went by without an answer: only probes are sent until one is answered.
+    /// [`SUSPECT_AFTER`] probe times in a row went by without an answer: only probes are sent until
+    /// one is answered.
     Suspect,
 }
 
@@ -211,8 +212,8 @@ impl Path {
         self.next
     }
 
-    /// Whether the next packet of `bytes` should ask for an acknowledgement: it fills the window, or
-    /// a quarter of the window has passed since the last that did.
+    /// Whether the next packet of `bytes` should ask for an acknowledgement: it fills the window,
+    /// or a quarter of the window has passed since the last that did.
     pub(super) fn wants_ack(&self, bytes: u32) -> bool {
         let per_window = self.window.bytes() / u64::from(bytes.max(1));
         self.in_flight + u64::from(bytes) >= self.window.bytes()

@@ -451,8 +451,8 @@ impl Stream {
             return;
         };
         self.requester.cursor = self.requester.cursor.saturating_sub(1);
-        // Answers come in any order, but a place is free again in order only: so the responder knows
-        // that a request beyond the limit confirms the oldest answer.
+        // Answers come in any order, but a place is free again in order only: so the responder
+        // knows that a request beyond the limit confirms the oldest answer.
         if front.is_answered_kind() {
             self.requester.reads = self.requester.reads.saturating_sub(1);
         }

@@ -507,7 +507,7 @@ pub(crate) unsafe extern "C" fn riowrite(
     .cast_unsigned()
 }
 
-// --- helpers --------------------------------------------------------------------------------------
+// --- helpers ----------
 
 fn stream(socket: c_int) -> Result<std::sync::Arc<StreamSocket>, Failure> {
     match table::find(socket)? {

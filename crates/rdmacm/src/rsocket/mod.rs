@@ -7,13 +7,13 @@
 //! |---|---|
 //! | `entry` | the C entry points |
 //! | `table` | which descriptor is which socket; forks |
-//! | `socket`, `service` | streams: connecting, accepting, waiting; what happens while nobody calls |
+//! | `socket`, `service` | streams: connecting, accepting, waiting; idle work |
 //! | `connection` | a connected stream over its queue pair |
 //! | `stream`, `ring` | the protocol of streams, without I/O |
 //! | `datagram`, `peers` | datagram sockets, and what they know of others |
 //! | `polling` | `rpoll` and `rselect` |
 //! | `wire` | formats of both |
-//! | `options`, `gather`, `wait`, `verbs`, `sys` | settings, buffers, wake-ups, objects, system calls |
+//! | `options`, `gather`, `wait`, `verbs`, `sys` | settings, buffers, wake-ups, objects, calls |
 //!
 //! Read first: rsocket(7).
 

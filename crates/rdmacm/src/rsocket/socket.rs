@@ -391,7 +391,7 @@ impl StreamSocket {
         !self.is_nonblocking() && flags & libc::MSG_DONTWAIT == 0
     }
 
-    // --- waiting --------------------------------------------------------------------------------
+    // --- waiting ----------
 
     /// Makes progress until `ready` has a result. Signals do not end it: programs ask for that
     /// (`SA_RESTART`) far more often than not.
@@ -461,7 +461,7 @@ impl StreamSocket {
         }
     }
 
-    // --- rpoll ----------------------------------------------------------------------------------
+    // --- rpoll ----------
 
     /// What has happened, of what is asked for.
     pub(crate) fn events(&self, wanted: i16) -> i16 {
@@ -484,7 +484,7 @@ impl StreamSocket {
         state.finish_wait(Some(bell));
     }
 
-    // --- the thread that serves -------------------------------------------------------------------
+    // --- the thread that serves ----------
 
     /// What the socket needs of it.
     pub(crate) fn interest(&self) -> Interest {

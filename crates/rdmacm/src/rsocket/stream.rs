@@ -178,7 +178,7 @@ impl Stream {
         });
     }
 
-    // --- programs -------------------------------------------------------------------------------
+    // --- programs ----------
 
     /// Whether the connection stands.
     pub(crate) fn is_connected(&self) -> bool {
@@ -354,7 +354,7 @@ impl Stream {
         }
     }
 
-    // --- what is due without a program's doing ----------------------------------------------------
+    // --- what is due without a program's doing ----------
 
     /// The next control message, if one is due and may be sent.
     pub(crate) fn poll_control(&mut self, buffer: Buffer) -> Option<ControlWrite> {
@@ -418,7 +418,7 @@ impl Stream {
         ))
     }
 
-    // --- completions --------------------------------------------------------------------------
+    // --- completions ----------
 
     /// An immediate has arrived; its bytes are in place.
     pub(crate) fn handle_immediate(&mut self, immediate: u32, tables: &mut impl Tables) {
@@ -468,7 +468,7 @@ impl Stream {
         self.end(ending);
     }
 
-    // --- inside -----------------------------------------------------------------------------------
+    // --- inside ----------
 
     fn half(&self) -> u32 {
         (self.sizes.receive_buffer / 2).max(1)

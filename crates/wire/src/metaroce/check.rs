@@ -1,5 +1,5 @@
-//! The check sum behind every packet: CRC-32 of Ethernet (IEEE 802.3) over all bytes before it, sent
-//! as a little-endian word. It covers no address and no port, so a packet that a host hands on
+//! The check sum behind every packet: CRC-32 of Ethernet (IEEE 802.3) over all bytes before it,
+//! sent as a little-endian word. It covers no address and no port, so a packet that a host hands on
 //! to another process keeps its sum; what a packet is for is said by its connection id.
 
 use crc32fast::Hasher;

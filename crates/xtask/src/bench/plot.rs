@@ -205,7 +205,8 @@ fn line(svg: &mut String, from: (f64, f64), to: (f64, f64)) {
 fn text(svg: &mut String, at: (f64, f64), anchor: &str, content: &str, size: u32) {
     let _ = writeln!(
         svg,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{content}</text>",
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" \
+         font-size=\"{size}\">{content}</text>",
         at.0, at.1
     );
 }

@@ -28,8 +28,8 @@ const PRELOAD: &[&str] = &[
     "/usr/lib/riscv64-linux-gnu/rsocket/librspreload.so",
 ];
 
-/// What the preload library leaves behind when it forks. It belongs to whoever came first, and keeps
-/// all others from connecting.
+/// What the preload library leaves behind when it forks. It belongs to whoever came first, and
+/// keeps all others from connecting.
 const FORK_SEMAPHORE: &str = "/dev/shm/sem.rsocket_fork";
 
 /// A server and a client. `PORT`, `ADDRESS`, `SCRATCH` stand for what the ground has.

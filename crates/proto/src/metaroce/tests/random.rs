@@ -1,5 +1,5 @@
-//! Thousands of seeds: every operation in both directions, over loss, duplication, reordering, marks
-//! and ports that die.
+//! Thousands of seeds: every operation in both directions, over loss, duplication, reordering,
+//! marks and ports that die.
 //!
 //! The oracle: each request completes exactly once and in order, bytes are right, receives are used
 //! in order, atomics happen once, and a late duplicate of a completed message touches no memory.
