@@ -7,15 +7,13 @@ use crate::events::EventQueue;
 use crate::ids::Ids;
 use crate::listeners::Listeners;
 use crate::service::Service;
+use crate::settings::{impairment, nic_config};
 use crate::waiter::Waiting;
 use crate::{clock, statistics};
 use feroce_mem as mem;
-use feroce_netio::lossy::Impairment;
 use feroce_netio::{Interface, Net, NetConfig, Slot, SlotError};
 use feroce_obs::pcapng::Capture;
-use feroce_proto::{
-    AsyncEvent, CongestionControl, CqId, DcqcnParameters, Instant, Nic, NicConfig, PdId, XrcdId,
-};
+use feroce_proto::{AsyncEvent, CqId, Instant, Nic, PdId, XrcdId};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
@@ -580,45 +578,5 @@ impl std::fmt::Debug for Device {
         f.debug_struct("Device")
             .field("name", &self.name)
             .finish_non_exhaustive()
-    }
-}
-
-fn nic_config(candidate: &Candidate, receive_buffer: usize) -> Result<NicConfig, OpenError> {
-    Ok(NicConfig {
-        path_mtu_max: candidate.port().mtu,
-        congestion: congestion()?,
-        read_window: read_window(receive_buffer as u64),
-        ..NicConfig::default()
-    })
-}
-
-/// Bytes of READ responses under way to us: an eighth of the receive buffer, where a packet counts
-/// about twice and other traffic needs room, but never less than what the smallest buffer holds.
-fn read_window(receive_buffer: u64) -> u64 {
-    let NicConfig {
-        read_window: least,
-        window_max: most,
-        ..
-    } = NicConfig::default();
-    (receive_buffer / 8).clamp(least, most)
-}
-
-/// The congestion control that `FEROCE_CC` asks for: `none` (the default) or `dcqcn`.
-fn congestion() -> Result<CongestionControl, OpenError> {
-    match std::env::var("FEROCE_CC").unwrap_or_default().trim() {
-        "" | "none" => Ok(CongestionControl::None),
-        "dcqcn" => Ok(CongestionControl::Dcqcn(DcqcnParameters::default())),
-        other => Err(OpenError::Congestion(other.to_owned())),
-    }
-}
-
-/// The bad link that `FEROCE_LINK` asks for, if it does.
-fn impairment() -> Result<Option<Impairment>, OpenError> {
-    match std::env::var("FEROCE_LINK") {
-        Ok(text) if !text.trim().is_empty() => text
-            .parse()
-            .map(Some)
-            .map_err(|error| OpenError::Link(format!("{error}"))),
-        _ => Ok(None),
     }
 }

@@ -24,6 +24,7 @@ mod listeners;
 mod piggyback;
 mod queues;
 mod service;
+mod settings;
 mod statistics;
 mod waiter;
 

@@ -292,7 +292,6 @@ impl Net {
             peers,
             counters,
             impaired,
-            slots,
             setup,
             ..
         } = self;
@@ -346,18 +345,26 @@ impl Net {
                 }
             }
         }
-        counters.datagrams_in += total.datagrams as u64;
+        self.end_batch(token, role, received, total);
+        total
+    }
+
+    /// Takes stock of a batch, and hands on what was not ours.
+    fn end_batch(&mut self, token: usize, role: Role, received: usize, total: Yield) {
+        let socket = &mut self.sockets[token];
+        self.counters.datagrams_in += total.datagrams as u64;
         if received > 0 && matches!(role, Role::Flow(_)) {
             socket.used_ms = sys::monotonic_coarse_ms();
         }
         let destination = socket.address;
-        reception.adapt(received, total);
-        if let Some(own) = slots.first()
-            && !reception.strays.is_empty()
+        self.reception.adapt(received, total);
+        if let Some(own) = self.slots.first()
+            && !self.reception.strays.is_empty()
         {
-            reception.hand_on_strays(own, destination, setup.port, counters);
+            let port = self.setup.port;
+            self.reception
+                .hand_on_strays(own, destination, port, &mut self.counters);
         }
-        total
     }
 
     fn receive_slot<V: Into<Verdict>>(

@@ -11,7 +11,9 @@ use zerocopy::byteorder::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 macro_rules! view {
-    ($(#[$doc:meta])* $name:ident, $len:expr, { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
+    ($(#[$doc:meta])* $name:ident, $len:expr, {
+        $($(#[$field_doc:meta])* $field:ident: $kind:ty,)*
+    }) => {
         $(#[$doc])*
         #[derive(
             Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable,

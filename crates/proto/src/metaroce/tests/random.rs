@@ -85,6 +85,14 @@ fn setup(random: &mut Random) -> Setup {
     })
 }
 
+fn some_length(random: &mut Random) -> u32 {
+    match random.below(5) {
+        0 => random.below(4) as u32,
+        1 => 1024,
+        _ => random.below(SLOT + 1) as u32,
+    }
+}
+
 fn make(
     random: &mut Random,
     wr_id: u64,
@@ -92,11 +100,7 @@ fn make(
     other: &mut End,
     pair_now: crate::Instant,
 ) -> Option<SendRequest> {
-    let length = match random.below(5) {
-        0 => random.below(4) as u32,
-        1 => 1024,
-        _ => random.below(SLOT + 1) as u32,
-    };
+    let length = some_length(random);
     let from = SOURCE + random.below(HALF - SOURCE - SLOT);
     let slot = |count: &mut u64| {
         *count += 1;

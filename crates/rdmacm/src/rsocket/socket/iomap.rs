@@ -43,6 +43,24 @@ impl Mappings {
     }
 }
 
+/// What a mapping may be used for.
+const fn access(is_remote: bool) -> c_int {
+    let remote = if is_remote {
+        abi::IBV_ACCESS_REMOTE_WRITE
+    } else {
+        0
+    };
+    (abi::IBV_ACCESS_LOCAL_WRITE | remote) as c_int
+}
+
+/// The peer set aside fewer places than are asked for.
+fn no_room(count: u16) -> Failure {
+    let reason = format!(
+        "the peer has room for {count} mappings: it sets RDMA_IOMAPSIZE before it connects"
+    );
+    Failure::new(libc::ENOBUFS, reason)
+}
+
 impl StreamSocket {
     /// `riomap`: the offset at which the peer finds the memory.
     ///
@@ -84,26 +102,20 @@ impl StreamSocket {
         let pd = state.link()?.id.pd();
         let index = match is_remote {
             false => None,
-            true => Some(state.io_maps.free_index(count).ok_or_else(|| {
-                let reason = format!(
-                    "the peer has room for {count} mappings: it sets RDMA_IOMAPSIZE before it \
-                     connects"
-                );
-                Failure::new(libc::ENOBUFS, reason)
-            })?),
+            true => Some(
+                state
+                    .io_maps
+                    .free_index(count)
+                    .ok_or_else(|| no_room(count))?,
+            ),
         };
-        let remote = if is_remote {
-            abi::IBV_ACCESS_REMOTE_WRITE
-        } else {
-            0
-        };
-        let access = (abi::IBV_ACCESS_LOCAL_WRITE | remote) as c_int;
         // SAFETY: the caller's contract; closing drops the registration.
-        let registration = unsafe { Registration::new(pd, start, length, access)? };
+        let registration = unsafe { Registration::new(pd, start, length, access(is_remote))? };
         if let Some(index) = index {
+            let key = registration.remote_key();
             let segment = Segment {
                 address,
-                key: registration.remote_key(),
+                key,
                 length: size,
             };
             let map = IoMap {
