@@ -156,7 +156,7 @@ fn compare(counts: &Counts, baseline: &Counts, all: bool) -> Result<()> {
             .with_context(|| format!("{name} has no count in {BASELINE}: --bless"))?;
         let change = (now / before - 1.0) * 100.0;
         println!("{name:<24} {before:>10.0} {now:>10.0} {change:>+7.1}%");
-        if change > TOLERANCE_PERCENT {
+        if now > before * TOLERANCE {
             grown.push(format!("{name} by {change:.1} %"));
         }
         shrunk |= change < -TOLERANCE_PERCENT;
