@@ -14,16 +14,16 @@ use core::ffi::c_int;
 /// Bytes of a management datagram (IBTA 13.4.2).
 pub const FEROCE_GSI_MAD_SIZE: usize = 256;
 
-/// [`feroce_gsi_claim`]: others may have the port too, as long as none of them listens
+/// [`struct@feroce_gsi_claim`]: others may have the port too, as long as none of them listens
 /// (`RDMA_OPTION_ID_REUSEADDR`).
 pub const FEROCE_GSI_CLAIM_REUSE: u32 = 1;
-/// [`feroce_gsi_claim`]: an IPv6 wildcard that is not for IPv4 as well
+/// [`struct@feroce_gsi_claim`]: an IPv6 wildcard that is not for IPv4 as well
 /// (`RDMA_OPTION_ID_AFONLY`).
 pub const FEROCE_GSI_CLAIM_AFONLY: u32 = 1 << 1;
-/// [`feroce_gsi_claim`]: `service_id` is claimed as a whole; the address counts, port space and
+/// [`struct@feroce_gsi_claim`]: `service_id` is claimed as a whole; the address counts, port space and
 /// port do not.
 pub const FEROCE_GSI_CLAIM_SERVICE: u32 = 1 << 2;
-/// [`feroce_gsi_claim`]: for an identifier that connects and never listens, with port 0: cheap (no
+/// [`struct@feroce_gsi_claim`]: for an identifier that connects and never listens, with port 0: cheap (no
 /// descriptor), and the port is unique among those of this kind only.
 pub const FEROCE_GSI_CLAIM_CONNECT: u32 = 1 << 3;
 

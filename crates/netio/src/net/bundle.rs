@@ -5,7 +5,7 @@
 //! its own length ([`prefix`]). That is a detail of delivery inside one host, as the private port
 //! is: the receiver sees the datagrams as if each had come alone, and captures show them so.
 //!
-//! Bundles are told from datagrams as marks are: see [`mark`](super::mark).
+//! Bundles are told from datagrams as marks are: see `mark`.
 
 use std::ops::Range;
 
