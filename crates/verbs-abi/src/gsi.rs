@@ -20,11 +20,11 @@ pub const FEROCE_GSI_CLAIM_REUSE: u32 = 1;
 /// [`struct@feroce_gsi_claim`]: an IPv6 wildcard that is not for IPv4 as well
 /// (`RDMA_OPTION_ID_AFONLY`).
 pub const FEROCE_GSI_CLAIM_AFONLY: u32 = 1 << 1;
-/// [`struct@feroce_gsi_claim`]: `service_id` is claimed as a whole; the address counts, port space and
-/// port do not.
+/// [`struct@feroce_gsi_claim`]: `service_id` is claimed as a whole; the address counts, port
+/// space and port do not.
 pub const FEROCE_GSI_CLAIM_SERVICE: u32 = 1 << 2;
-/// [`struct@feroce_gsi_claim`]: for an identifier that connects and never listens, with port 0: cheap (no
-/// descriptor), and the port is unique among those of this kind only.
+/// [`struct@feroce_gsi_claim`]: for an identifier that connects and never listens, with port 0:
+/// cheap (no descriptor), and the port is unique among those of this kind only.
 pub const FEROCE_GSI_CLAIM_CONNECT: u32 = 1 << 3;
 
 /// Where a management datagram goes, or came from.
