@@ -1,11 +1,13 @@
 //! Queues that a program waits on by file descriptor: asynchronous events and completion channels.
 
-use rustix::event::{EventfdFlags, eventfd};
+use feroce_netio::interrupted_calls_restart;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A queue of events with a descriptor that is readable while the queue is not empty.
 ///
@@ -81,6 +83,23 @@ impl<T> EventQueue<T> {
         }
     }
 
+    /// Takes the oldest event, for which it waits at most `span`.
+    ///
+    /// # Errors
+    /// `EINTR` on a signal.
+    pub(crate) fn take_within(&self, span: Duration) -> Result<Option<T>, Errno> {
+        let timeout = Timespec {
+            tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(span.subsec_nanos()),
+        };
+        let mut fds = [PollFd::new(&self.ready, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Err(Errno::INTR) if interrupted_calls_restart() => {}
+            result => drop(result?),
+        }
+        Ok(self.take_ready())
+    }
+
     /// Whether [`Self::take`] waits: the program did not make the descriptor non-blocking.
     ///
     /// # Errors
@@ -121,7 +140,6 @@ pub const EVENTS_MAX: usize = 65_536;
 
 /// Whether a read of the descriptor would not wait.
 pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     let now = Timespec {
         tv_sec: 0,

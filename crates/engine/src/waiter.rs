@@ -21,6 +21,9 @@ use std::time::Duration;
 /// A thread that waited this recently will wait again.
 const HABIT: Duration = Duration::from_millis(1);
 
+/// How long a thread waits before it looks up.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+
 /// Name of the wake-up among the sockets; no socket has it.
 const WAKE: u64 = u64::MAX;
 
@@ -121,25 +124,43 @@ impl Device {
     /// # Errors
     /// `EAGAIN` when there is none and the descriptor is non-blocking; `EINTR` on a signal.
     pub fn wait_event(&self, channel: &Channel) -> Result<CqId, Errno> {
-        if !channel.waits()? || !self.waiting_threads().enter() {
-            return channel.take();
+        loop {
+            if let Some(event) = self.wait_event_for(channel, WAIT_MAX)? {
+                return Ok(event);
+            }
         }
-        let event = self.attend(channel);
+    }
+
+    /// As [`Self::wait_event`], for at most `span`: then `None`.
+    ///
+    /// # Errors
+    /// As for [`Self::wait_event`].
+    pub fn wait_event_for(&self, channel: &Channel, span: Duration) -> Result<Option<CqId>, Errno> {
+        if !channel.waits()? {
+            return channel.take().map(Some);
+        }
+        if !self.waiting_threads().enter() {
+            return channel.take_within(span);
+        }
+        let event = self.attend(channel, clock::now() + span);
         self.waiting_threads().leave();
         self.waiter_left();
         event
     }
 
-    /// Makes progress until there is an event.
-    fn attend(&self, channel: &Channel) -> Result<CqId, Errno> {
+    /// Makes progress until there is an event, or until `end`.
+    fn attend(&self, channel: &Channel, end: Instant) -> Result<Option<CqId>, Errno> {
         let waiting = self.waiting_threads();
         let mut ready = Vec::with_capacity(2);
         loop {
             if let Some(event) = channel.take_ready() {
-                return Ok(event);
+                return Ok(Some(event));
+            }
+            if clock::now() >= end {
+                return Ok(None);
             }
             let core = self.lock();
-            let due = [core.due(), core.acknowledges_wait_until()];
+            let due = [core.due(), core.acknowledges_wait_until(), Some(end)];
             drop(core);
             let timeout = due.into_iter().flatten().min().map(|due| {
                 let span = due.since(clock::now());
@@ -158,7 +179,7 @@ impl Device {
             );
             // It is never started again by the kernel; the `read` that programs expect would be.
             if waited == Err(Errno::INTR) && !interrupted_calls_restart() {
-                return channel.take_ready().ok_or(Errno::INTR);
+                return channel.take_ready().map(Some).ok_or(Errno::INTR);
             }
             if ready.iter().any(|event| event.data.u64() == WAKE) {
                 let _door = waiting.door();

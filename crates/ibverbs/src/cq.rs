@@ -4,6 +4,8 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
+use std::time::Duration;
+
 use feroce_verbs::{CompletionChannel, CompletionQueue, CqOptions};
 use feroce_verbs_abi as abi;
 
@@ -218,12 +220,42 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut abi::ibv_cq) -> c_int {
 /// # Safety
 /// `channel` is null or live; `cq` and `cq_context` point to places for the answer.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_get_cq_event(
+pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut abi::ibv_comp_channel,
     cq: *mut *mut abi::ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    guard::minus_one("ibv_get_cq_event", || {
+    loop {
+        // SAFETY: the caller's contract.
+        if let Some(result) = unsafe { next_event(channel, cq, cq_context) } {
+            return result;
+        }
+        // Programs (rping) cancel threads that wait here. This frame holds nothing that would have
+        // to be dropped.
+        // SAFETY: takes nothing; may unwind, as declared.
+        unsafe { pthread_testcancel() };
+    }
+}
+
+/// How long a thread waits before it notices that it was cancelled.
+const CANCEL_SPAN: Duration = Duration::from_millis(100);
+
+unsafe extern "C-unwind" {
+    /// `pthread_testcancel(3)`.
+    fn pthread_testcancel();
+}
+
+/// What [`ibv_get_cq_event`] answers, or `None` after [`CANCEL_SPAN`] without an event.
+///
+/// # Safety
+/// As for [`ibv_get_cq_event`].
+unsafe fn next_event(
+    channel: *mut abi::ibv_comp_channel,
+    cq: *mut *mut abi::ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> Option<c_int> {
+    let mut waits_on = false;
+    let result = guard::minus_one("ibv_get_cq_event", || {
         // SAFETY: the caller's contract.
         let (channel_state, context) = unsafe {
             (
@@ -232,10 +264,13 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
             )
         };
         loop {
-            let id = channel_state
-                .channel
-                .wait()
-                .map_err(|error| Failure::new(errno_of(&error), error.to_string()))?;
+            let waited = channel_state.channel.wait_for(CANCEL_SPAN);
+            let waited =
+                waited.map_err(|error| Failure::new(errno_of(&error), error.to_string()))?;
+            let Some(id) = waited else {
+                waits_on = true;
+                return Ok(0);
+            };
             let objects = context.objects();
             // A queue that was destroyed in the meantime has no pointer any more.
             let Some(&address) = objects.cqs.get(&id) else {
@@ -251,7 +286,8 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
             }
             return Ok(0);
         }
-    })
+    });
+    (!waits_on).then_some(result)
 }
 
 /// # Safety

@@ -7,6 +7,7 @@ use feroce_proto::CqId;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a completion queue is made.
 #[derive(Clone, Debug)]
@@ -53,6 +54,14 @@ impl CompletionChannel {
     /// `WouldBlock` if the descriptor was made non-blocking; `Interrupted`.
     pub fn wait(&self) -> io::Result<CqId> {
         Ok(self.device.wait_event(&self.channel)?)
+    }
+
+    /// As [`Self::wait`], for at most `span`: then `None`.
+    ///
+    /// # Errors
+    /// As for [`Self::wait`].
+    pub fn wait_for(&self, span: Duration) -> io::Result<Option<CqId>> {
+        Ok(self.device.wait_event_for(&self.channel, span)?)
     }
 
     /// Completion queues that still use the channel.
