@@ -300,31 +300,54 @@ impl Core {
         } else {
             to.hop_limit
         };
+        // On this host straight to the process it is for, if the way is known: the queue pair is
+        // shared, and what lands in a process that is about to end is lost.
+        let slot = match Owner::of(mad) {
+            Owner::Slot(slot) => Some(slot),
+            _ => None,
+        };
         let destination = Destination {
             source: to.local,
             destination: to.remote,
-            slot: None,
+            slot,
             traffic_class: to.traffic_class,
             hop_limit,
             flow_label: to.flow_label,
             entropy: 0,
         };
+        match self.send_management(&destination, mad) {
+            Err(SendError::Busy) if slot.is_some() => {
+                let anyone = Destination {
+                    slot: None,
+                    ..destination
+                };
+                self.send_management(&anyone, mad)
+            }
+            result => result,
+        }
+    }
+
+    fn send_management(
+        &mut self,
+        destination: &Destination,
+        mad: &Mad,
+    ) -> Result<(), MadSendError> {
         let flow = icrc::Flow {
-            source: to.local,
-            destination: to.remote,
-            source_port: self.net.source_port(&destination)?,
+            source: destination.source,
+            destination: destination.destination,
+            source_port: self.net.source_port(destination)?,
             destination_port: ROCE_V2_PORT,
             ipv4_id: 0,
             ipv4_fragment: icrc::IPV4_DONT_FRAGMENT,
         };
         let packet = packet(&flow, self.gsi.psn, mad);
         let fragments = [Fragment::from(&packet[..])];
-        self.net.send(&destination, &fragments, packet.len(), 1)?;
+        self.net.send(destination, &fragments, packet.len(), 1)?;
         self.gsi.psn = self.gsi.psn.next();
         self.counters.sent_packets += 1;
         self.counters.sent_bytes += packet.len() as u64;
         if let Some(capture) = &mut self.capture {
-            let class = to.traffic_class;
+            let (class, hop_limit) = (destination.traffic_class, destination.hop_limit);
             capture.record(Direction::Out, &flow, class, hop_limit, &packet);
         }
         Ok(())
