@@ -37,7 +37,6 @@ fn entry_points_have_the_signatures_of_the_header() {
         cq::ibv_create_cq;
         cq::ibv_destroy_comp_channel;
         cq::ibv_destroy_cq;
-        cq::ibv_get_cq_event;
         cq::ibv_resize_cq;
         device::ibv_close_device;
         device::ibv_free_device_list;
@@ -131,3 +130,10 @@ fn what_librdmacm_asks_has_the_signatures_of_its_declarations() {
         feroce_gsi_slot;
     }
 }
+
+/// May unwind, where a thread is cancelled in it, and so has a type of its own.
+const _: unsafe extern "C-unwind" fn(
+    *mut feroce_verbs_abi::ibv_comp_channel,
+    *mut *mut feroce_verbs_abi::ibv_cq,
+    *mut *mut std::ffi::c_void,
+) -> std::ffi::c_int = cq::ibv_get_cq_event;
