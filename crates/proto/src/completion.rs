@@ -78,6 +78,25 @@ pub struct Completion {
     pub vendor_error: u32,
 }
 
+impl Completion {
+    /// A successful one with nothing special about it.
+    pub(crate) const fn success(wr_id: u64, opcode: CompletionOpcode, qpn: Qpn) -> Self {
+        Self {
+            wr_id,
+            status: CompletionStatus::Success,
+            opcode,
+            byte_len: 0,
+            immediate: None,
+            invalidated: None,
+            qpn,
+            source_qpn: Qpn::new(0),
+            source: None,
+            solicited: false,
+            vendor_error: 0,
+        }
+    }
+}
+
 /// An affiliated asynchronous event; names follow `ibv_event_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(

@@ -1,6 +1,6 @@
 //! Limits and knobs of a [`Nic`](crate::Nic).
 
-use crate::Mtu;
+use crate::{CreateError, Mtu, QpCapabilities};
 use core::time::Duration;
 use feroce_wire::DEFAULT_PKEY;
 
@@ -123,6 +123,38 @@ pub struct NicConfig {
     pub quantum: u32,
     /// Congestion control.
     pub congestion: CongestionControl,
+}
+
+impl NicConfig {
+    /// Whether a queue pair may join `count` others and have these capabilities.
+    pub(crate) fn check_create(
+        &self,
+        count: usize,
+        asked: &QpCapabilities,
+    ) -> Result<(), CreateError> {
+        if count >= self.max_qp as usize {
+            return Err(CreateError::DeviceFull {
+                what: "queue pairs",
+                max: self.max_qp,
+            });
+        }
+        for (what, asked, max) in [
+            ("max_send_wr", asked.max_send_wr, self.max_wr),
+            ("max_recv_wr", asked.max_recv_wr, self.max_wr),
+            ("max_send_sge", asked.max_send_sge, self.max_sge),
+            ("max_recv_sge", asked.max_recv_sge, self.max_sge),
+            (
+                "max_inline_data",
+                asked.max_inline_data,
+                self.max_inline_data,
+            ),
+        ] {
+            if asked > max {
+                return Err(CreateError::TooMuch { what, asked, max });
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Default for NicConfig {

@@ -112,35 +112,14 @@ impl Nic {
     }
 
     fn check_create(&self, qpn: Qpn, init: &QpInit) -> Result<(), CreateError> {
-        let config = &self.shared.config;
         if qpn.value() == 0 || qpn == GSI_QPN || qpn == MULTICAST_QPN {
             return Err(CreateError::QpnReserved(qpn));
         }
         if self.qps.index_of(qpn).is_some() {
             return Err(CreateError::QpnInUse(qpn));
         }
-        if self.qps.len() >= config.max_qp as usize {
-            return Err(CreateError::DeviceFull {
-                what: "queue pairs",
-                max: config.max_qp,
-            });
-        }
-        let capabilities = &init.capabilities;
-        for (what, asked, max) in [
-            ("max_send_wr", capabilities.max_send_wr, config.max_wr),
-            ("max_recv_wr", capabilities.max_recv_wr, config.max_wr),
-            ("max_send_sge", capabilities.max_send_sge, config.max_sge),
-            ("max_recv_sge", capabilities.max_recv_sge, config.max_sge),
-            (
-                "max_inline_data",
-                capabilities.max_inline_data,
-                config.max_inline_data,
-            ),
-        ] {
-            if asked > max {
-                return Err(CreateError::TooMuch { what, asked, max });
-            }
-        }
+        let config = &self.shared.config;
+        config.check_create(self.qps.len(), &init.capabilities)?;
         if let Some(id) = init.srq {
             let srq = self.shared.srqs.query(id);
             let srq = srq.ok_or(CreateError::UnknownSrq(id))?;

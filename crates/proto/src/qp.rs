@@ -356,19 +356,7 @@ impl Qp {
 
     /// A successful completion with nothing special about it.
     pub(crate) fn completion(&self, wr_id: u64, opcode: CompletionOpcode) -> Completion {
-        Completion {
-            wr_id,
-            status: CompletionStatus::Success,
-            opcode,
-            byte_len: 0,
-            immediate: None,
-            invalidated: None,
-            qpn: self.qpn,
-            source_qpn: Qpn::default(),
-            source: None,
-            solicited: false,
-            vendor_error: 0,
-        }
+        Completion::success(wr_id, opcode, self.qpn)
     }
 
     /// Whether the rate holds the next packet back; then a timer gives the turn for it.

@@ -1,6 +1,6 @@
 //! Work requests: what a program asks a queue pair to do.
 
-use crate::Path;
+use crate::{CompletionOpcode, Path};
 use feroce_wire::Qpn;
 use smallvec::SmallVec;
 
@@ -73,6 +73,28 @@ pub struct BindRequest {
     pub type_2: bool,
 }
 
+/// The pieces of a scatter/gather list that hold bytes `offset..offset + length`.
+pub(crate) fn pieces(sges: &[Sge], offset: u32, length: u32) -> impl Iterator<Item = Sge> {
+    let (mut skip, mut left) = (offset, length);
+    sges.iter().filter_map(move |sge| {
+        if left == 0 {
+            return None;
+        }
+        if skip >= sge.length {
+            skip -= sge.length;
+            return None;
+        }
+        let taken = (sge.length - skip).min(left);
+        let address = sge.address.wrapping_add(u64::from(skip));
+        (skip, left) = (0, left - taken);
+        Some(Sge {
+            address,
+            length: taken,
+            lkey: sge.lkey,
+        })
+    })
+}
+
 /// The operation of a send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendOperation {
@@ -121,6 +143,23 @@ pub enum SendOperation {
     LocalInvalidate(u32),
     /// Binds a memory window.
     Bind(BindRequest),
+}
+
+impl SendOperation {
+    /// What its completion says it was.
+    pub(crate) const fn completion_opcode(&self) -> CompletionOpcode {
+        match self {
+            Self::Send | Self::SendImmediate(_) | Self::SendInvalidate(_) => CompletionOpcode::Send,
+            Self::Write(_) | Self::WriteImmediate(..) => CompletionOpcode::RdmaWrite,
+            Self::Read(_) => CompletionOpcode::RdmaRead,
+            Self::CompareSwap { .. } => CompletionOpcode::CompareSwap,
+            Self::FetchAdd { .. } => CompletionOpcode::FetchAdd,
+            Self::AtomicWrite(_) => CompletionOpcode::AtomicWrite,
+            Self::Flush { .. } => CompletionOpcode::Flush,
+            Self::LocalInvalidate(_) => CompletionOpcode::LocalInvalidate,
+            Self::Bind(_) => CompletionOpcode::BindWindow,
+        }
+    }
 }
 
 /// Flags of a send request.

@@ -8,7 +8,7 @@ use super::segments::{Inserted, Segments};
 use super::stream::{Context, Stream, StreamRef};
 use crate::{
     CompletionOpcode, CompletionStatus, Data, Host, Instant, PostError, QpState, SendOperation,
-    SendRequest, Sge, SgeList,
+    SendRequest,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -72,22 +72,6 @@ const fn opcode_of(operation: &SendOperation) -> Option<RequestOpcode> {
     })
 }
 
-const fn completion_opcode(operation: &SendOperation) -> CompletionOpcode {
-    match operation {
-        SendOperation::Send
-        | SendOperation::SendImmediate(_)
-        | SendOperation::SendInvalidate(_) => CompletionOpcode::Send,
-        SendOperation::Write(_) | SendOperation::WriteImmediate(..) => CompletionOpcode::RdmaWrite,
-        SendOperation::Read(_) => CompletionOpcode::RdmaRead,
-        SendOperation::CompareSwap { .. } => CompletionOpcode::CompareSwap,
-        SendOperation::FetchAdd { .. } => CompletionOpcode::FetchAdd,
-        SendOperation::AtomicWrite(_) => CompletionOpcode::AtomicWrite,
-        SendOperation::Flush { .. } => CompletionOpcode::Flush,
-        SendOperation::LocalInvalidate(_) => CompletionOpcode::LocalInvalidate,
-        SendOperation::Bind(_) => CompletionOpcode::BindWindow,
-    }
-}
-
 /// What keeps a stream from sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Blocked {
@@ -143,7 +127,7 @@ impl Requester {
     pub(super) fn pop_any(&mut self) -> Option<(u64, CompletionOpcode)> {
         let front = self.queue.pop_front()?;
         self.cursor = 0;
-        let opcode = completion_opcode(&front.request.operation);
+        let opcode = front.request.operation.completion_opcode();
         Some((front.request.wr_id, opcode))
     }
 
@@ -301,7 +285,7 @@ impl Stream {
     /// A request posted in the error state completes at once.
     pub(super) fn flush_posted<H: Host>(&mut self, host: &mut H, wr_id: u64) {
         if let Some(entry) = self.requester.queue.pop_back() {
-            let opcode = completion_opcode(&entry.request.operation);
+            let opcode = entry.request.operation.completion_opcode();
             let status = CompletionStatus::WorkRequestFlushed;
             self.complete_error(host, self.init.send_cq, (wr_id, opcode), status);
         }
@@ -458,7 +442,7 @@ impl Stream {
         if front.is_answered_kind() {
             self.requester.reads = self.requester.reads.saturating_sub(1);
         }
-        let opcode = completion_opcode(&front.request.operation);
+        let opcode = front.request.operation.completion_opcode();
         if front.request.flags.signaled || self.init.signal_all {
             let mut completion = self.completion(front.request.wr_id, opcode);
             completion.byte_len = front.length;
@@ -546,26 +530,4 @@ pub(super) fn segment_of(
     }
     let expected = length.saturating_sub(offset).min(segment_bytes);
     (payload.len() == expected as usize).then(|| offset / segment_bytes)
-}
-
-/// `length` bytes from `offset` of a list.
-pub(super) fn cut(sges: &[Sge], offset: u32, length: u32) -> SgeList {
-    let (mut skip, mut rest) = (offset, length);
-    let mut list = SgeList::new();
-    for sge in sges {
-        if skip >= sge.length {
-            skip -= sge.length;
-            continue;
-        }
-        let take = (sge.length - skip).min(rest);
-        if take > 0 {
-            list.push(Sge {
-                address: sge.address.wrapping_add(u64::from(skip)),
-                length: take,
-                lkey: sge.lkey,
-            });
-        }
-        (skip, rest) = (0, rest - take);
-    }
-    list
 }

@@ -115,19 +115,7 @@ impl Stream {
 
     /// A completion with what all have in common.
     pub(super) const fn completion(&self, wr_id: u64, opcode: CompletionOpcode) -> Completion {
-        Completion {
-            wr_id,
-            status: CompletionStatus::Success,
-            opcode,
-            byte_len: 0,
-            immediate: None,
-            invalidated: None,
-            qpn: self.qpn,
-            source_qpn: Qpn::new(0),
-            source: None,
-            solicited: false,
-            vendor_error: 0,
-        }
+        Completion::success(wr_id, opcode, self.qpn)
     }
 
     pub(super) fn complete_error<H: Host>(

@@ -9,11 +9,12 @@ use super::handshake::{HELLO_INTERVAL, HELLO_INTERVAL_MAX, describe};
 use super::job::{Answer, JobRef};
 use super::path::Piece;
 use super::port::{Port, Route};
-use super::requester::{Limits, Requester, cut};
+use super::requester::{Limits, Requester};
 use super::share::Shares;
 use super::stream::{Context, Stream, StreamRef};
 use super::streams::Streams;
 use crate::qp::Step;
+use crate::request::pieces;
 use crate::{
     CompletionStatus, Data, Payload, PdId, QpState, Remote as RemoteClaim, RemoteRange,
     SendOperation, SgeList, TransmitError,
@@ -431,7 +432,10 @@ fn make_request(
                 let rest = bytes.get(request.offset as usize..)?;
                 Bytes::Held(rest.get(..length as usize)?)
             }
-            Data::Gather(sges) => Bytes::Gather(stream.init.pd, cut(sges, request.offset, length)),
+            Data::Gather(sges) => Bytes::Gather(
+                stream.init.pd,
+                pieces(sges, request.offset, length).collect(),
+            ),
         };
     }
     Some(Made {

@@ -14,8 +14,7 @@ use crate::qp::{Context, Qp, inbound};
 use crate::timers::Timer;
 use crate::window::{Loss, WindowId};
 use crate::{
-    AsyncEvent, CompletionOpcode, CompletionStatus, Host, Instant, NicConfig, QpState,
-    SendOperation, SendRequest,
+    AsyncEvent, CompletionStatus, Host, Instant, NicConfig, QpState, SendOperation, SendRequest,
 };
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -49,24 +48,6 @@ enum Progress {
 }
 
 impl Wqe {
-    fn opcode(&self) -> CompletionOpcode {
-        match self.request.operation {
-            SendOperation::Send
-            | SendOperation::SendImmediate(_)
-            | SendOperation::SendInvalidate(_) => CompletionOpcode::Send,
-            SendOperation::Write(_) | SendOperation::WriteImmediate(..) => {
-                CompletionOpcode::RdmaWrite
-            }
-            SendOperation::Read(_) => CompletionOpcode::RdmaRead,
-            SendOperation::CompareSwap { .. } => CompletionOpcode::CompareSwap,
-            SendOperation::FetchAdd { .. } => CompletionOpcode::FetchAdd,
-            SendOperation::AtomicWrite(_) => CompletionOpcode::AtomicWrite,
-            SendOperation::Flush { .. } => CompletionOpcode::Flush,
-            SendOperation::LocalInvalidate(_) => CompletionOpcode::LocalInvalidate,
-            SendOperation::Bind(_) => CompletionOpcode::BindWindow,
-        }
-    }
-
     const fn is_read(&self) -> bool {
         matches!(self.request.operation, SendOperation::Read(_))
     }
@@ -477,7 +458,8 @@ impl Qp {
         };
         self.requester.cursor = self.requester.cursor.saturating_sub(1);
         if wqe.request.flags.signaled || self.init.signal_all {
-            let mut completion = self.completion(wqe.request.wr_id, wqe.opcode());
+            let mut completion =
+                self.completion(wqe.request.wr_id, wqe.request.operation.completion_opcode());
             completion.byte_len = wqe.length;
             cx.host.complete(self.init.send_cq, completion);
         }
@@ -488,7 +470,8 @@ impl Qp {
     fn fail_oldest<H: Host>(&mut self, cx: &mut Context<'_, H>, status: CompletionStatus) {
         if let Some(wqe) = self.requester.queue.pop_front() {
             cx.counters().req_cqe_error += 1;
-            let mut completion = self.completion(wqe.request.wr_id, wqe.opcode());
+            let mut completion =
+                self.completion(wqe.request.wr_id, wqe.request.operation.completion_opcode());
             completion.status = status;
             completion.solicited = true;
             cx.host.complete(self.init.send_cq, completion);
@@ -519,7 +502,8 @@ impl Qp {
 
     fn flush_send<H: Host>(&self, cx: &mut Context<'_, H>, wqe: &Wqe) {
         cx.counters().req_cqe_flush_error += 1;
-        let mut completion = self.completion(wqe.request.wr_id, wqe.opcode());
+        let mut completion =
+            self.completion(wqe.request.wr_id, wqe.request.operation.completion_opcode());
         completion.status = CompletionStatus::WorkRequestFlushed;
         completion.solicited = true;
         cx.host.complete(self.init.send_cq, completion);

@@ -6,6 +6,7 @@
 use super::{OUTSTANDING_PACKETS_MAX, Progress, Wqe, offset, read_chunk_packets};
 use crate::config::SGE_MAX;
 use crate::qp::{Context, Qp, Step, inbound};
+use crate::request::pieces;
 use crate::timers::Timer;
 use crate::window::WindowId;
 use crate::{
@@ -247,7 +248,7 @@ impl Qp {
             (Some(target), QpType::Ud) => self.envelope_to(&target.path, target.qpn),
             _ => self.envelope,
         };
-        let pieces: ArrayVec<Sge, { SGE_MAX as usize }>;
+        let gathered: ArrayVec<Sge, { SGE_MAX as usize }>;
         let payload = match &wqe.request.data {
             _ if !wqe.sends_data() => Payload::Bytes(&[]),
             Data::Inline(bytes) => {
@@ -256,8 +257,10 @@ impl Qp {
             }
             Data::Gather(_) if cut.length == 0 => Payload::Bytes(&[]),
             Data::Gather(sges) => {
-                pieces = gather(sges, cut.offset, cut.length);
-                Payload::Gather(self.init.pd, &pieces)
+                gathered = pieces(sges, cut.offset, cut.length)
+                    .take(SGE_MAX as usize)
+                    .collect();
+                Payload::Gather(self.init.pd, &gathered)
             }
         };
         match cx.host.transmit(&envelope, &headers, payload) {
@@ -535,31 +538,4 @@ const fn operands(remote: Remote, swap_or_add: u64, compare: u64) -> Option<Atom
         swap_or_add,
         compare,
     })
-}
-
-/// The pieces of a scatter/gather list that hold bytes `offset..offset + length`.
-fn gather(sges: &[Sge], offset: u32, length: u32) -> ArrayVec<Sge, { SGE_MAX as usize }> {
-    let mut pieces = ArrayVec::new();
-    let (mut skip, mut left) = (offset, length);
-    for sge in sges {
-        if left == 0 {
-            break;
-        }
-        if skip >= sge.length {
-            skip -= sge.length;
-            continue;
-        }
-        let taken = (sge.length - skip).min(left);
-        let piece = Sge {
-            address: sge.address.wrapping_add(u64::from(skip)),
-            length: taken,
-            lkey: sge.lkey,
-        };
-        if pieces.try_push(piece).is_err() {
-            break;
-        }
-        skip = 0;
-        left -= taken;
-    }
-    pieces
 }

@@ -12,32 +12,11 @@ impl Endpoint {
     /// # Errors
     /// [`CreateError`]: the number is taken, or a capacity is above the endpoint's.
     pub fn create_stream(&mut self, qpn: Qpn, init: QpInit) -> Result<(), CreateError> {
-        let limits = &self.config.limits;
         if self.streams.by_number(qpn.value()).is_some() {
             return Err(CreateError::QpnInUse(qpn));
         }
-        if self.streams.len() >= limits.max_qp as usize {
-            return Err(CreateError::DeviceFull {
-                what: "queue pairs",
-                max: limits.max_qp,
-            });
-        }
-        let asked = &init.capabilities;
-        for (what, asked, max) in [
-            ("max_send_wr", asked.max_send_wr, limits.max_wr),
-            ("max_recv_wr", asked.max_recv_wr, limits.max_wr),
-            ("max_send_sge", asked.max_send_sge, limits.max_sge),
-            ("max_recv_sge", asked.max_recv_sge, limits.max_sge),
-            (
-                "max_inline_data",
-                asked.max_inline_data,
-                limits.max_inline_data,
-            ),
-        ] {
-            if asked > max {
-                return Err(CreateError::TooMuch { what, asked, max });
-            }
-        }
+        let limits = &self.config.limits;
+        limits.check_create(self.streams.len(), &init.capabilities)?;
         if let Some(id) = init.srq {
             if self.srqs.query(id).is_none() {
                 return Err(CreateError::UnknownSrq(id));
