@@ -165,8 +165,9 @@ impl Connection {
         if has_immediate {
             // SAFETY: the flag says which member of the union it is.
             let immediate = u32::from_be(unsafe { completion.__bindgen_anon_1.imm_data });
-            let mut tables = Table(&mut self.table);
-            self.stream.handle_immediate(immediate, &mut tables);
+            let tables = Table(&self.table);
+            self.stream
+                .handle_immediate(immediate, completion.byte_len, &tables);
         }
     }
 
@@ -344,14 +345,12 @@ fn inline_piece(bytes: &[u8]) -> abi::ibv_sge {
 }
 
 /// The table that the peer writes.
-struct Table<'a>(&'a mut Region);
+struct Table<'a>(&'a Region);
 
 impl Tables for Table<'_> {
-    fn take_target(&mut self, index: usize) -> [u8; Segment::LEN] {
+    fn target(&self, index: usize) -> [u8; Segment::LEN] {
         let mut entry = [0; Segment::LEN];
-        let place = index * Segment::LEN;
-        self.0.pages().read(place, &mut entry);
-        self.0.pages_mut().write(place, &[0; Segment::LEN]);
+        self.0.pages().read(index * Segment::LEN, &mut entry);
         entry
     }
 

@@ -46,8 +46,8 @@ pub(crate) struct Buffer {
 
 /// The memory that the peer writes, as the stream sees it.
 pub(crate) trait Tables {
-    /// Entry `index` of the table of targets; sets its length to 0, so that it is seen once.
-    fn take_target(&mut self, index: usize) -> [u8; Segment::LEN];
+    /// Entry `index` of the table of targets.
+    fn target(&self, index: usize) -> [u8; Segment::LEN];
     /// Entry `index` of the table of I/O mappings.
     fn io_map(&self, index: usize) -> [u8; IoMap::LEN];
 }
@@ -420,13 +420,17 @@ impl Stream {
 
     // --- completions ----------
 
-    /// An immediate has arrived; its bytes are in place.
-    pub(crate) fn handle_immediate(&mut self, immediate: u32, tables: &mut impl Tables) {
+    /// An immediate has arrived, and the `written` bytes that came with it are in place.
+    pub(crate) fn handle_immediate(&mut self, immediate: u32, written: u32, tables: &impl Tables) {
         match Message::parse(immediate) {
             Message::Data(length) => self.handle_data(length),
             Message::Grant(limit) => {
                 self.number_limit = limit;
-                self.take_targets(tables);
+                // Without bytes it brings credits only. The next entry must not even be looked at
+                // then: the peer may be writing it at this very moment.
+                if written > 0 {
+                    self.take_target(tables);
+                }
             }
             Message::IoMapped(index) => {
                 self.arrived = self.arrived.wrapping_add(1);
@@ -526,15 +530,13 @@ impl Stream {
         }
     }
 
-    fn take_targets(&mut self, tables: &mut impl Tables) {
-        while self.targets.len() < TARGETS {
-            let segment = Segment::from_table(tables.take_target(self.next_target));
-            if segment.length == 0 {
-                return;
-            }
-            self.next_target = (self.next_target + 1) % TARGETS;
-            self.targets.push_back(segment);
+    fn take_target(&mut self, tables: &impl Tables) {
+        let segment = Segment::from_table(tables.target(self.next_target));
+        if segment.length == 0 || self.targets.len() >= TARGETS {
+            return self.end(Ending::Violation);
         }
+        self.next_target = (self.next_target + 1) % TARGETS;
+        self.targets.push_back(segment);
     }
 
     fn handle_data(&mut self, length: u32) {

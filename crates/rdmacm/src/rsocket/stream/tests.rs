@@ -42,11 +42,10 @@ impl Memory {
 }
 
 impl Tables for Memory {
-    fn take_target(&mut self, index: usize) -> [u8; Segment::LEN] {
-        let entry = &mut self.targets[index * Segment::LEN..][..Segment::LEN];
-        let taken = (&*entry).try_into().unwrap();
-        entry[12..].fill(0);
-        taken
+    fn target(&self, index: usize) -> [u8; Segment::LEN] {
+        self.targets[index * Segment::LEN..][..Segment::LEN]
+            .try_into()
+            .unwrap()
     }
 
     fn io_map(&self, index: usize) -> [u8; IoMap::LEN] {
@@ -179,7 +178,8 @@ impl Pair {
         }
         if let Some(immediate) = flight.immediate {
             to.receives = to.receives.checked_sub(1).expect("a receive is posted");
-            to.stream.handle_immediate(immediate, &mut to.memory);
+            let written = flight.bytes.len() as u32;
+            to.stream.handle_immediate(immediate, written, &to.memory);
             to.receives += 1;
             to.control();
         }
@@ -251,6 +251,53 @@ fn credits_stop_a_sender_and_come_back_when_half_of_them_are_spent() {
     assert_eq!(pair.ends[A].send(&[4]), 1);
     pair.settle();
     assert_eq!(pair.ends[B].read(10), [0, 1, 2, 3, 4]);
+}
+
+/// A table whose entries must not be looked at.
+struct Untouched;
+
+impl Tables for Untouched {
+    fn target(&self, index: usize) -> [u8; Segment::LEN] {
+        panic!("entry {index} may be half written");
+    }
+
+    fn io_map(&self, index: usize) -> [u8; IoMap::LEN] {
+        panic!("nothing was said of mapping {index}");
+    }
+}
+
+#[test]
+fn credits_alone_leave_the_table_of_targets_alone() {
+    let mut pair = Pair::small();
+    pair.settle();
+    let credits = Message::Grant(9).immediate();
+    let stream = &mut pair.ends[A].stream;
+    stream.handle_immediate(credits, 0, &Untouched);
+    assert_eq!((stream.number_limit, stream.targets.len()), (9, 2));
+}
+
+#[test]
+fn a_peer_that_publishes_more_than_the_table_holds_or_nothing_is_cut_off() {
+    for (settled, length) in [(true, 32), (false, 0)] {
+        let mut pair = Pair::small();
+        if settled {
+            pair.settle();
+        }
+        let b = &mut pair.ends[B];
+        let entry = Segment {
+            address: RECEIVE,
+            key: KEY,
+            length,
+        };
+        for place in 0..TARGETS as u64 {
+            let bytes = entry.to_table(Order::OURS);
+            b.memory.write(TABLE + place * Segment::LEN as u64, &bytes);
+        }
+        let grant = Message::Grant(9).immediate();
+        b.stream
+            .handle_immediate(grant, Segment::LEN as u32, &b.memory);
+        assert_eq!(b.stream.ending(), Some(Ending::Violation));
+    }
 }
 
 #[test]
@@ -371,14 +418,14 @@ fn a_peer_that_claims_more_than_it_had_room_for_is_cut_off() {
     let mut pair = Pair::small();
     let b = &mut pair.ends[B];
     let message = Message::Data(65).immediate();
-    b.stream.handle_immediate(message, &mut b.memory);
+    b.stream.handle_immediate(message, 0, &b.memory);
     assert_eq!(b.stream.ending(), Some(Ending::Violation));
     assert_eq!(b.stream.readable(), 0);
 
     let mut pair = Pair::small();
     let b = &mut pair.ends[B];
     let message = Message::IoMapped(2).immediate();
-    b.stream.handle_immediate(message, &mut b.memory);
+    b.stream.handle_immediate(message, 0, &b.memory);
     assert_eq!(b.stream.ending(), Some(Ending::Violation));
 }
 
