@@ -4,7 +4,7 @@ use crate::batch::{Batch, Storage};
 use crate::cq::Cq;
 use crate::device::DeviceEvent;
 use crate::gsi::Gsi;
-use crate::host::{Effects, Wire};
+use crate::host::{self, Effects, Wire};
 use crate::piggyback::Piggyback;
 use feroce_mem as mem;
 use feroce_netio::{Datagram, Destination, Net, Verdict};
@@ -199,6 +199,13 @@ impl Core {
         if now.since(self.round_at) >= ROUND_INTERVAL {
             self.round(now, false);
         }
+    }
+
+    /// Keeps the bytes of datagrams among the last `requests` that could not leave.
+    pub(crate) fn keep_datagrams(&mut self, qpn: Qpn, requests: usize) {
+        let mem = &self.mem;
+        self.nic
+            .keep_datagrams(qpn, requests, |pd, sges| host::gather(mem, pd, sges));
     }
 
     /// Sends acknowledges that wait, since whom they wait for is about to end.

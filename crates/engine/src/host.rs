@@ -242,6 +242,16 @@ fn payload_len(payload: &Payload<'_>) -> usize {
     }
 }
 
+/// The bytes that a list names, if its keys cover them.
+pub(crate) fn gather(mem: &mem::Table, pd: PdId, sges: &[Sge]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for sge in sges.iter().filter(|sge| sge.length > 0) {
+        let grant = local(mem, pd, sge, 0, sge.length, mem::LocalUse::Read).ok()?;
+        grant.append_to(&mut bytes).ok()?;
+    }
+    Some(bytes)
+}
+
 fn local<'t>(
     mem: &'t mem::Table,
     pd: PdId,

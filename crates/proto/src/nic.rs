@@ -15,8 +15,8 @@ use crate::timers::{Timer, Timers};
 use crate::window::{INBOUND, Windows};
 use crate::{
     AttributeMask, Counters, CreateError, DestroyError, Host, Instant, ModifyError, NicConfig,
-    PostError, QpAttributes, QpInit, QpState, QpType, RecvRequest, SendRequest, SrqAttributes,
-    SrqError, SrqId, SrqInit,
+    PdId, PostError, QpAttributes, QpInit, QpState, QpType, RecvRequest, SendRequest, Sge,
+    SrqAttributes, SrqError, SrqId, SrqInit,
 };
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -207,6 +207,27 @@ impl Nic {
             .enter(now, qpn, host)
             .ok_or(PostError::UnknownQp(qpn))?;
         qp.post_send(&mut cx, request)
+    }
+
+    /// Copies the bytes of datagrams among the last `requests` send requests that have not left,
+    /// so that they leave as they were when they were posted. `gather` copies what the list names.
+    ///
+    /// Programs may not touch memory before its completion, but a sender of datagrams that gets an
+    /// answer may take that for one (UCX does). While a datagram waits for long, here for the port
+    /// of a peer on this host, the difference shows.
+    pub fn keep_datagrams(
+        &mut self,
+        qpn: Qpn,
+        requests: usize,
+        gather: impl FnMut(PdId, &[Sge]) -> Option<Vec<u8>>,
+    ) {
+        let qp = self
+            .qps
+            .index_of(qpn)
+            .and_then(|index| self.qps.get_mut(index));
+        if let Some(qp) = qp {
+            qp.keep_datagrams(requests, gather);
+        }
     }
 
     /// Queues a receive request, from INIT on. In the error state it is flushed at once.

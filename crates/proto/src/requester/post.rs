@@ -3,7 +3,9 @@
 use super::{Progress, Wqe};
 use crate::config::MESSAGE_BYTES_MAX;
 use crate::qp::{Context, Qp};
-use crate::{Data, Host, PostError, QpState, QpType, SendOperation, SendRequest};
+use crate::{Data, Host, PdId, PostError, QpState, QpType, SendOperation, SendRequest, Sge};
+use alloc::vec::Vec;
+use smallvec::SmallVec;
 
 impl Qp {
     /// Queues a request; in an error state it is flushed at once.
@@ -27,6 +29,29 @@ impl Qp {
             }
         }
         Ok(())
+    }
+
+    /// Copies the bytes of datagrams that have not left, of the last `requests` requests: a sender
+    /// of datagrams that takes an answer as proof that its own has left may use the memory again
+    /// before there is a completion. What `gather` cannot copy is judged when it leaves.
+    pub(crate) fn keep_datagrams(
+        &mut self,
+        requests: usize,
+        mut gather: impl FnMut(PdId, &[Sge]) -> Option<Vec<u8>>,
+    ) {
+        if self.init.qp_type != QpType::Ud {
+            return;
+        }
+        let pd = self.init.pd;
+        let queue = &mut self.requester.queue;
+        let first = queue.len().saturating_sub(requests);
+        for wqe in queue.range_mut(first.max(self.requester.cursor).min(queue.len())..) {
+            if let Data::Gather(sges) = &wqe.request.data
+                && let Some(bytes) = gather(pd, sges)
+            {
+                wqe.request.data = Data::Inline(SmallVec::from_vec(bytes));
+            }
+        }
     }
 
     /// Judges a request; returns the bytes of its message.

@@ -113,6 +113,13 @@ impl ToyHost {
         allowed.then(|| (address - BASE) as usize)
     }
 
+    /// The bytes that a list names, if its keys cover them.
+    pub(crate) fn gather(&self, pd: PdId, sges: &[Sge]) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let gathered = self.append(Payload::Gather(pd, sges), &mut bytes);
+        gathered.is_ok().then_some(bytes)
+    }
+
     /// The bytes of a payload, behind others.
     fn append(&self, payload: Payload<'_>, bytes: &mut Vec<u8>) -> Result<(), TransmitError> {
         match payload {

@@ -6,7 +6,7 @@ use crate::testing::{
 };
 use crate::{
     CompletionOpcode, CompletionStatus as S, DatagramTarget, PostError, QpState, QpType,
-    SendOperation,
+    SendOperation, Sge,
 };
 use core::net::IpAddr;
 use feroce_wire::header::Bth;
@@ -159,6 +159,42 @@ fn uc_local_faults_stop_the_queue_they_happen_in() {
     pair.run_until_idle();
     assert_eq!(pair.b.completions(), [(5, S::LocalProtection)]);
     assert_eq!(pair.b.state(), QpState::Error);
+}
+
+/// A datagram that waits for the wire leaves as it was posted, if its bytes are kept; one whose
+/// keys do not cover it fails when its turn comes, as ever.
+#[test]
+fn ud_datagrams_that_are_kept_leave_as_they_were_posted() {
+    let mut pair = ud().connect();
+    let to_b = target(&pair.a, &pair.b);
+    pair.a.fill(BASE, 150, 1);
+    let (sent, kept) = pair.a.host.bytes(BASE, 150).split_at(50);
+    let (sent, kept) = (sent.to_vec(), kept.to_vec());
+    pair.b.post_recv(1, BASE, 200);
+    pair.b.post_recv(2, BASE + 200, 200);
+    let strange = Sge {
+        lkey: 0xbad,
+        ..sge(BASE, 7)
+    };
+    pair.a.post(send(1).len(50).to(to_b));
+    pair.transmit();
+    pair.a.post(
+        send(2)
+            .pieces(&[sge(BASE + 50, 60), sge(BASE + 110, 40)])
+            .to(to_b),
+    );
+    pair.a.post(send(3).pieces(&[strange]).to(to_b));
+    let qpn = pair.a.qpn;
+    let End { nic, host, .. } = &mut pair.a;
+    nic.keep_datagrams(qpn, 3, |pd, sges| host.gather(pd, sges));
+    pair.a.fill(BASE, 150, 9);
+    pair.run_until_idle();
+    assert_eq!(
+        pair.a.completions(),
+        [ok(1), ok(2), (3, S::LocalProtection)]
+    );
+    assert_eq!(&pair.b.host.bytes(BASE, 90)[40..], sent);
+    assert_eq!(&pair.b.host.bytes(BASE + 200, 140)[40..], kept);
 }
 
 /// The bytes of the receive, the header in front of the payload.

@@ -85,7 +85,7 @@ pub(crate) fn run(stage: &Stage, filter: &str, quick: bool) -> Tally {
             continue;
         }
         let outcome = prepare(&case, &compiled)
-            .map(|missing| missing.map_or_else(|| run_patiently(stage, &case), Ok))
+            .map(|missing| missing.map_or_else(|| run_case(stage, &case), Ok))
             .and_then(std::convert::identity);
         let outcome = outcome.unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
         tally.note(&name, &outcome);
@@ -167,32 +167,6 @@ fn prepare(case: &Case, compiled: &Compiled<'_>) -> Result<Option<Outcome>> {
     Ok(None)
 }
 
-/// Where UCX 1.13 ends by an assertion of its own while it sets datagram connections up (there are
-/// two of them). Seen only where processes wait long for a processor, so that a request of its own
-/// that is answered late is sent twice; that this is the cause is likely, not proved.
-const UCX_GIVES_UP: &str = "uct_ud_ep_process_rx";
-
-/// How often a case is run until UCX does not give up.
-const TRIES: u32 = 3;
-
-/// Runs a case, and again where UCX gave up on a busy machine; that is said.
-fn run_patiently(stage: &Stage, case: &Case) -> Result<Outcome> {
-    for _ in 1..TRIES {
-        match run_case(stage, case)? {
-            Outcome::Failed(why) if why.contains(UCX_GIVES_UP) => {
-                println!("once more: UCX gave up by an assertion on its own repeated request");
-            }
-            outcome => return Ok(outcome),
-        }
-    }
-    match run_case(stage, case)? {
-        Outcome::Failed(why) if why.contains(UCX_GIVES_UP) => Ok(Outcome::Skipped(format!(
-            "not judged: UCX gave up by its assertion in {UCX_GIVES_UP} {TRIES} times (a known gap)"
-        ))),
-        outcome => Ok(outcome),
-    }
-}
-
 fn run_case(stage: &Stage, case: &Case) -> Result<Outcome> {
     let statistics = stage.scratch.join("statistics");
     let _ = std::fs::remove_file(&statistics);
@@ -242,9 +216,7 @@ fn run_case(stage: &Stage, case: &Case) -> Result<Outcome> {
         .contains(&case.expect.replace("DEVICE", &stage.device));
     if !client.is_good() || !printed {
         let server = server.map_or_else(String::new, |server| server.describe());
-        let missing = if client.output.contains(UCX_GIVES_UP) {
-            UCX_GIVES_UP
-        } else if printed {
+        let missing = if printed {
             ""
         } else {
             "what it must print is missing"
