@@ -1,6 +1,7 @@
 //! The clocks: monotonic for the protocol, real time for completion timestamps.
 
 use feroce_proto::Instant;
+use rustix::time::Timespec;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,6 +25,14 @@ pub(crate) fn realtime_nanos() -> u64 {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default(),
     )
+}
+
+/// A span as the kernel takes it.
+pub(crate) fn timespec(span: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(span.subsec_nanos()),
+    }
 }
 
 /// 584 years fit.

@@ -1,7 +1,8 @@
 //! Queues that a program waits on by file descriptor: asynchronous events and completion channels.
 
+use crate::clock;
 use feroce_netio::interrupted_calls_restart;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
@@ -88,12 +89,8 @@ impl<T> EventQueue<T> {
     /// # Errors
     /// `EINTR` on a signal.
     pub(crate) fn take_within(&self, span: Duration) -> Result<Option<T>, Errno> {
-        let timeout = Timespec {
-            tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(span.subsec_nanos()),
-        };
         let mut fds = [PollFd::new(&self.ready, PollFlags::IN)];
-        match poll(&mut fds, Some(&timeout)) {
+        match poll(&mut fds, Some(&clock::timespec(span))) {
             Err(Errno::INTR) if interrupted_calls_restart() => {}
             result => drop(result?),
         }
@@ -141,10 +138,7 @@ pub const EVENTS_MAX: usize = 65_536;
 /// Whether a read of the descriptor would not wait.
 pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let now = clock::timespec(Duration::ZERO);
     poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 

@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::events::is_readable;
 use feroce_netio::{Monitor, interfaces};
 use feroce_proto::Instant;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -315,13 +315,9 @@ impl Worker {
     }
 
     fn wait(&mut self, plan: &Plan) {
-        let timeout = plan.until.map(|until| {
-            let span = until.since(clock::now());
-            Timespec {
-                tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: i64::from(span.subsec_nanos()),
-            }
-        });
+        let timeout = plan
+            .until
+            .map(|until| clock::timespec(until.since(clock::now())));
         let mut fds = [
             PollFd::new(&self.shared.wake, PollFlags::IN),
             PollFd::from_borrowed_fd(self.monitor.fd(), PollFlags::IN),

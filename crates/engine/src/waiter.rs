@@ -10,7 +10,7 @@ use crate::device::Device;
 use feroce_netio::interrupted_calls_restart;
 use feroce_proto::{CqId, Instant};
 use rustix::buffer::spare_capacity;
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::io;
@@ -162,13 +162,8 @@ impl Device {
             let core = self.lock();
             let due = [core.due(), core.acknowledges_wait_until(), Some(end)];
             drop(core);
-            let timeout = due.into_iter().flatten().min().map(|due| {
-                let span = due.since(clock::now());
-                Timespec {
-                    tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
-                    tv_nsec: i64::from(span.subsec_nanos()),
-                }
-            });
+            let due = due.into_iter().flatten().min();
+            let timeout = due.map(|due| clock::timespec(due.since(clock::now())));
             // Not `poll`: a packet wakes a thread that waits in epoll itself on the processor that
             // has the packet at hand.
             ready.clear();

@@ -238,7 +238,7 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
 }
 
 /// How long a thread waits before it notices that it was cancelled.
-const CANCEL_SPAN: Duration = Duration::from_millis(100);
+const CANCEL_SPAN: Duration = Duration::from_secs(1);
 
 unsafe extern "C-unwind" {
     /// `pthread_testcancel(3)`.

@@ -7,7 +7,7 @@ use feroce_proto::cm::{Accept, Listen, ListenAddress, Reject, SidrReply};
 use feroce_verbs_abi as abi;
 use feroce_verbs_abi::gsi;
 use feroce_verbs_abi::{rdma_cm_id, rdma_conn_param};
-use feroce_wire::cm::{Ece, RejectReason, SidrStatus};
+use feroce_wire::cm::{RejectReason, SidrStatus};
 use feroce_wire::{Psn, Qpn};
 
 use crate::address::SocketAddress;
@@ -256,14 +256,7 @@ fn reject(id: *mut rdma_cm_id, reason: RejectReason, data: &[u8]) -> Result<(), 
     let gone = || Failure::new(libc::ENOTCONN, "there is no request to reject");
     let device = entry.device.ok_or_else(gone)?;
     if let Some(request) = entry.request {
-        let reply = SidrReply {
-            status: SidrStatus::REJECTED,
-            qpn: Qpn::new(0),
-            qkey: 0,
-            ece: Ece::default(),
-            information: &[],
-            private_data: data,
-        };
+        let reply = SidrReply::rejected(data);
         let agent = world.agent(device)?;
         agent
             .cm

@@ -6,9 +6,8 @@ use feroce_proto::cm::{
     CmEvent, ConnectionId, Disconnect, ListenerId, Reject, Route, SidrId, SidrReply,
 };
 use feroce_verbs_abi as abi;
-use feroce_wire::Qpn;
 use feroce_wire::cm::{
-    Ece, IpCmHeader, Rej, RejectReason, Rep, Req, SidrRep, SidrReq, SidrStatus, Transport,
+    IpCmHeader, Rej, RejectReason, Rep, Req, SidrRep, SidrReq, SidrStatus, Transport,
 };
 
 use crate::address::SocketAddress;
@@ -422,14 +421,7 @@ impl World {
 
     fn refuse_datagram(&mut self, device: DeviceKey, request: SidrId) {
         if let Some(agent) = &mut self.devices.list[device].agent {
-            let reply = SidrReply {
-                status: SidrStatus::REJECTED,
-                qpn: Qpn::new(0),
-                qkey: 0,
-                ece: Ece::default(),
-                information: &[],
-                private_data: &[],
-            };
+            let reply = SidrReply::rejected(&[]);
             if let Err(error) = agent.cm.sidr_reply(crate::sys::now(), request, &reply) {
                 log::debug!("{error}");
             }

@@ -20,7 +20,6 @@ const PACKAGES: &[(&str, &str)] = &[
     ("rdmacm-utils", "rping"),
     ("libibverbs-dev", "/usr/include/infiniband/verbs.h"),
     ("librdmacm-dev", "/usr/include/rdma/rdma_cma.h"),
-    ("rdmacm-utils", "rping"),
     ("rdma-core", "/usr/share/doc/rdma-core/tests/run_tests.py"),
     ("python3-pyverbs", "/usr/lib/python3/dist-packages/pyverbs"),
     ("tshark", "tshark"),

@@ -11,6 +11,7 @@ pub(crate) mod processes;
 pub(crate) mod programs;
 pub(crate) mod pyverbs;
 pub(crate) mod rsockets;
+mod statistics;
 
 use crate::cargo;
 use anyhow::{Result, bail};

@@ -316,6 +316,24 @@ pub struct SidrReply<'a> {
     pub private_data: &'a [u8],
 }
 
+impl<'a> SidrReply<'a> {
+    /// A refusal, without a reason of its own.
+    #[must_use]
+    pub const fn rejected(private_data: &'a [u8]) -> Self {
+        Self {
+            status: SidrStatus::REJECTED,
+            qpn: Qpn::new(0),
+            qkey: 0,
+            ece: Ece {
+                vendor_id: 0,
+                options: 0,
+            },
+            information: &[],
+            private_data,
+        }
+    }
+}
+
 /// Where a connection stands (IBTA 12.9.5 to 12.9.7, MRA folded into the state it prolongs).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ConnectionState {

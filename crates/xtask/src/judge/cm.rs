@@ -9,6 +9,7 @@ mod driver;
 
 use super::pair::{Running, next_port};
 use super::programs::Stage;
+use super::statistics::Packets;
 use super::{NOBODY, Outcome, Tally, find_program, is_root};
 
 use anyhow::{Context, Result, bail};
@@ -482,20 +483,13 @@ fn run_case(
 
 /// The packets must be those of our device, at every end.
 fn judge_packets(lines: &str, users_min: usize) -> Outcome {
-    let mut users = 0;
-    for line in lines.lines() {
-        let Ok(report) = serde_json::from_str::<serde_json::Value>(line) else {
-            return Outcome::Failed(format!("statistics are not JSON: {line}"));
-        };
-        let count = |name: &str| report[name].as_u64().unwrap_or(0);
-        users += usize::from(count("sent_packets") + count("received_packets") > 0);
-    }
-    if users >= users_min {
-        Outcome::Passed
-    } else {
-        Outcome::Failed(format!(
-            "only {users} of {users_min} processes used the device:\n{lines}"
-        ))
+    match Packets::read(lines) {
+        Ok(packets) if packets.users >= users_min => Outcome::Passed,
+        Ok(packets) => Outcome::Failed(format!(
+            "only {} of {users_min} processes used the device:\n{lines}",
+            packets.users
+        )),
+        Err(outcome) => outcome,
     }
 }
 

@@ -8,6 +8,7 @@
 
 use super::pair::{Running, next_port, wait_for_listener};
 use super::programs::Stage;
+use super::statistics::Packets;
 use super::{Outcome, Tally, find_program};
 use crate::cargo;
 use anyhow::{Context, Result, bail};
@@ -35,7 +36,7 @@ enum Kind {
         wait: Wait,
     },
     /// A program that starts its own processes.
-    Group { processes: u32 },
+    Group { processes: usize },
 }
 
 /// What tells that a server is ready.
@@ -238,24 +239,18 @@ fn judge_packets(case: &Case, lines: &str) -> Outcome {
         Kind::Pair { .. } => 1,
         Kind::Group { processes } => processes,
     };
-    let (mut users, mut sent, mut received) = (0, 0, 0);
-    for line in lines.lines() {
-        let Ok(report) = serde_json::from_str::<serde_json::Value>(line) else {
-            return Outcome::Failed(format!("statistics are not JSON: {line}"));
-        };
-        let count = |name: &str| report[name].as_u64().unwrap_or(0);
-        let (out, back) = (count("sent_packets"), count("received_packets"));
-        users += u32::from(out > 0 && back > 0);
-        sent += out;
-        received += back;
-    }
-    if users >= users_min && sent >= case.packets && received >= case.packets {
+    let packets = match Packets::read(lines) {
+        Ok(packets) => packets,
+        Err(outcome) => return outcome,
+    };
+    let Packets { sent, received, .. } = packets;
+    if packets.both_ways >= users_min && sent >= case.packets && received >= case.packets {
         Outcome::Passed
     } else {
         Outcome::Failed(format!(
-            "{users} processes used the device (at least {users_min}), {sent} packets left and \
+            "{} processes used the device (at least {users_min}), {sent} packets left and \
              {received} came (at least {}):\n{lines}",
-            case.packets
+            packets.both_ways, case.packets
         ))
     }
 }

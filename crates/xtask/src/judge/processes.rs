@@ -1,7 +1,7 @@
 //! Several processes on one address, and processes that die without a word.
 
 use super::pair::{Ended, Running, next_port, wait_for_listener};
-use super::programs::Stage;
+use super::programs::{Stage, compile};
 use super::{Outcome, Tally, find_program};
 use anyhow::{Result, bail};
 use std::process::Command;
@@ -41,7 +41,23 @@ pub(crate) fn run(stage: &Stage) -> Tally {
         &format!("a waiting program with our library is below {limit} MiB"),
         &outcome,
     );
+    let outcome = match find_program("cc") {
+        None => Outcome::Skipped("cc is not installed".into()),
+        Some(_) => cancel(stage).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
+    };
+    tally.note("a thread that waits for an event is cancelled", &outcome);
     tally
+}
+
+fn cancel(stage: &Stage) -> Result<Outcome> {
+    let program = compile(stage, "cancel")?.to_string_lossy().into_owned();
+    let mut command = stage.command(&program, &stage.scratch.join("statistics-cancel"));
+    command.arg(&stage.device);
+    let ended = Running::start(command, &stage.scratch, "cancel")?.finish(Instant::now() + LIMIT);
+    if ended.is_good() && ended.output.contains("cancelled") {
+        return Ok(Outcome::Passed);
+    }
+    Ok(Outcome::Failed(ended.describe()))
 }
 
 /// Resident memory of a small program that has opened a device and made a queue pair, all of it:

@@ -1,8 +1,10 @@
 //! Stock programs in pairs over the loopback device: ibverbs-utils and perftest.
 
 use super::pair::{Running, next_port, wait_for_listener};
+use super::statistics::Packets;
 use super::{NOBODY, Outcome, Tally, find_program, is_root};
-use anyhow::{Context, Result};
+use crate::cargo;
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -227,25 +229,38 @@ fn idle_counter(output: &str) -> Option<&str> {
     })
 }
 
+/// Compiles a C program of `tests/programs` against our libraries.
+pub(super) fn compile(stage: &Stage, name: &str) -> Result<PathBuf> {
+    let target = stage.scratch.join(name);
+    let library = |name: &str| stage.feroce.with_file_name(format!("../lib/{name}"));
+    let source = cargo::workspace().join(format!("tests/programs/{name}.c"));
+    let output = Command::new("cc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .arg(&target)
+        .arg(source)
+        .arg(library("librdmacm.so.1"))
+        .arg(library("libibverbs.so.1"))
+        .output()
+        .context("running the compiler")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(target)
+}
+
 /// The bytes must have gone through the device: both processes report packets.
 pub(crate) fn judge_statistics(lines: &str) -> Outcome {
-    let (mut users, mut sent, mut received) = (0, 0, 0);
-    for line in lines.lines() {
-        let Ok(report) = serde_json::from_str::<serde_json::Value>(line) else {
-            return Outcome::Failed(format!("statistics are not JSON: {line}"));
-        };
-        let count = |name: &str| report[name].as_u64().unwrap_or(0);
-        let (out, back) = (count("sent_packets"), count("received_packets"));
-        users += u32::from(out + back > 0);
-        sent += out;
-        received += back;
-    }
+    let packets = match Packets::read(lines) {
+        Ok(packets) => packets,
+        Err(outcome) => return outcome,
+    };
     // Unreliable services go one way only.
-    if users >= 2 && sent > 0 && received > 0 {
+    if packets.users >= 2 && packets.sent > 0 && packets.received > 0 {
         Outcome::Passed
     } else {
         Outcome::Failed(format!(
-            "only {users} of 2 processes used the device:\n{lines}"
+            "only {} of 2 processes used the device:\n{lines}",
+            packets.users
         ))
     }
 }

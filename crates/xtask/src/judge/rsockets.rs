@@ -6,6 +6,7 @@
 
 use super::pair::{Ended, Running};
 use super::programs::Stage;
+use super::statistics::Packets;
 use super::{NOBODY, Outcome, Tally, find_program, is_root};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
@@ -294,23 +295,18 @@ fn is_listener(line: &str) -> bool {
 }
 
 /// The packets must be those of our device.
-fn judge_packets(lines: &str, users_min: u32) -> Outcome {
-    let (mut users, mut packets) = (0, 0);
-    for line in lines.lines() {
-        let Ok(report) = serde_json::from_str::<serde_json::Value>(line) else {
-            return Outcome::Failed(format!("statistics are not JSON: {line}"));
-        };
-        let count = |name: &str| report[name].as_u64().unwrap_or(0);
-        let (out, back) = (count("sent_packets"), count("received_packets"));
-        users += u32::from(out > 0 && back > 0);
-        packets += out;
-    }
+fn judge_packets(lines: &str, users_min: usize) -> Outcome {
+    let packets = match Packets::read(lines) {
+        Ok(packets) => packets,
+        Err(outcome) => return outcome,
+    };
     // Connecting alone takes a handful.
-    if users >= users_min && packets >= 20 {
+    if packets.both_ways >= users_min && packets.sent >= 20 {
         return Outcome::Passed;
     }
     Outcome::Failed(format!(
-        "{users} processes used the device (at least {users_min}), {packets} packets left:\n{lines}"
+        "{} processes used the device (at least {users_min}), {} packets left:\n{lines}",
+        packets.both_ways, packets.sent
     ))
 }
 

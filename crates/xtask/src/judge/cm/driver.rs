@@ -1,13 +1,11 @@
 //! Our own driver of connections, `tests/programs/connections.c`: what it does, and how it is run.
 
 use super::super::pair::next_port;
-use super::super::programs::Stage;
+use super::super::programs::{Stage, compile};
 use super::super::{Outcome, Tally};
 use super::{Namespace, command, run as run_command, start};
-use crate::cargo;
-use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use anyhow::Result;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What our own driver does: (arguments, with an address that goes away).
@@ -40,7 +38,7 @@ pub(super) fn run(
     if wanted.is_empty() {
         return tally;
     }
-    let program = match compile(stage) {
+    let program = match compile(stage, "connections") {
         Ok(program) => program,
         Err(error) => {
             tally.note("driver", &Outcome::Failed(format!("{error:#}")));
@@ -57,23 +55,6 @@ pub(super) fn run(
         tally.note(&name, &outcome);
     }
     tally
-}
-
-fn compile(stage: &Stage) -> Result<PathBuf> {
-    let target = stage.scratch.join("connections");
-    let library = |name: &str| stage.feroce.with_file_name(format!("../lib/{name}"));
-    let output = Command::new("cc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .arg(&target)
-        .arg(cargo::workspace().join("tests/programs/connections.c"))
-        .arg(library("librdmacm.so.1"))
-        .arg(library("libibverbs.so.1"))
-        .output()
-        .context("running the compiler")?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(target)
 }
 
 fn drive(stage: &Stage, program: &Path, words: &str, apart: bool) -> Result<Outcome> {
