@@ -217,43 +217,22 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut abi::ibv_cq) -> c_int {
     unsafe { guard::destroy("ibv_destroy_cq", cq, destroy) }
 }
 
+/// How long a thread waits before it looks whether it was cancelled.
+const CANCEL_SPAN: Duration = Duration::from_secs(1);
+
+/// Neither an event nor an error: the thread may be cancelled now, and otherwise waits on.
+pub(crate) const WAITS_ON: c_int = 1;
+
+/// What [`ibv_get_cq_event`](crate::cancel::ibv_get_cq_event) answers, or [`WAITS_ON`] after
+/// [`CANCEL_SPAN`] without an event.
+///
 /// # Safety
 /// `channel` is null or live; `cq` and `cq_context` point to places for the answer.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
+pub(crate) unsafe extern "C" fn next_event(
     channel: *mut abi::ibv_comp_channel,
     cq: *mut *mut abi::ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    loop {
-        // SAFETY: the caller's contract.
-        if let Some(result) = unsafe { next_event(channel, cq, cq_context) } {
-            return result;
-        }
-        // Programs (rping) cancel threads that wait here. This frame holds nothing that would have
-        // to be dropped.
-        // SAFETY: takes nothing; may unwind, as declared.
-        unsafe { pthread_testcancel() };
-    }
-}
-
-/// How long a thread waits before it notices that it was cancelled.
-const CANCEL_SPAN: Duration = Duration::from_secs(1);
-
-unsafe extern "C-unwind" {
-    /// `pthread_testcancel(3)`.
-    fn pthread_testcancel();
-}
-
-/// What [`ibv_get_cq_event`] answers, or `None` after [`CANCEL_SPAN`] without an event.
-///
-/// # Safety
-/// As for [`ibv_get_cq_event`].
-unsafe fn next_event(
-    channel: *mut abi::ibv_comp_channel,
-    cq: *mut *mut abi::ibv_cq,
-    cq_context: *mut *mut c_void,
-) -> Option<c_int> {
     let mut waits_on = false;
     let result = guard::minus_one("ibv_get_cq_event", || {
         // SAFETY: the caller's contract.
@@ -287,7 +266,7 @@ unsafe fn next_event(
             return Ok(0);
         }
     });
-    (!waits_on).then_some(result)
+    if waits_on { WAITS_ON } else { result }
 }
 
 /// # Safety

@@ -23,6 +23,7 @@
 //! `ibv_context.ops` and `verbs_context`.
 
 mod ah;
+mod cancel;
 mod context;
 mod convert;
 mod counter;

@@ -4,7 +4,7 @@
 
 use feroce_verbs_abi::functions as header;
 
-use crate::{ah, counter, cq, device, dm, event, fork, mr, name, pd, qp, query, rate, srq};
+use crate::{ah, cancel, counter, cq, device, dm, event, fork, mr, name, pd, qp, query, rate, srq};
 
 macro_rules! same {
     ($($module:ident::$ours:ident $(as $theirs:ident)?;)*) => {
@@ -22,6 +22,7 @@ fn entry_points_have_the_signatures_of_the_header() {
         ah::ibv_destroy_ah;
         ah::ibv_init_ah_from_wc;
         ah::ibv_resolve_eth_l2_from_gid;
+        cancel::ibv_get_cq_event;
         counter::_ibv_query_comp_cntr_caps;
         counter::ibv_create_comp_cntr;
         counter::ibv_destroy_comp_cntr;
@@ -130,10 +131,3 @@ fn what_librdmacm_asks_has_the_signatures_of_its_declarations() {
         feroce_gsi_slot;
     }
 }
-
-/// May unwind, where a thread is cancelled in it, and so has a type of its own.
-const _: unsafe extern "C-unwind" fn(
-    *mut feroce_verbs_abi::ibv_comp_channel,
-    *mut *mut feroce_verbs_abi::ibv_cq,
-    *mut *mut std::ffi::c_void,
-) -> std::ffi::c_int = cq::ibv_get_cq_event;
