@@ -33,7 +33,7 @@ cargo xtask COMMAND
   judge [programs|captures|pyverbs|cm|consumers|rsockets|processes]
         [--device NAME] [--filter TEXT] [--quick]
                                            stock programs and rdma-core's own tests on the device
-  spec [--strict] [--write]                the MetaRoCE specification: registry, code, tests
+  spec [--write]                           the MetaRoCE specification: registry, code, tests
   tidy [--update]                          check limits of the house style; shrink tidy.allow
 ";
 

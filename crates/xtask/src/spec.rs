@@ -1,12 +1,17 @@
-//! `cargo xtask spec`: is every requirement of docs/spec/metaroce in the registry, met by code, and
-//! would a test fail without it?
+//! `cargo xtask spec`: is every demand of docs/spec/metaroce a requirement of the registry, met by
+//! code, and would a test fail without it?
 //!
-//! The text is the source: a requirement is a list item `- **MR-REL-001** MUST: …`. The registry
-//! beside it repeats them for programs; `--write` makes it again. Code cites `//= MR-REL-001`,
-//! tests `//= MR-REL-001 type=test`; an exception is written down as
-//! `//= MR-REL-001 type=exception reason="…"`.
+//! The text is the source: a requirement is a list item `- **MR-REL-001** MUST: …`, and no other
+//! sentence may demand. The registry beside it repeats them for programs and adds *gaps*: what is
+//! not met, and why. Code cites `//= MR-REL-001`, tests `//= MR-REL-001 type=test`.
+//!
+//! It fails on a MUST that is neither covered nor a gap, on a gap that is covered, on a citation
+//! of nothing, and when text and registry disagree.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod citations;
+mod text;
+
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,11 +20,11 @@ use anyhow::{Context, Result, bail, ensure};
 use lexopt::{Arg, Parser};
 
 use crate::cargo;
+use citations::{Citations, Cited};
 
 const USAGE: &str = "\
 cargo xtask spec            compare text, registry, code and tests; print what is missing
-cargo xtask spec --strict   as above, and fail when a MUST has no code or no test
-cargo xtask spec --write    write the registry again from the text";
+cargo xtask spec --write    write the registry again from the text; gaps stay";
 
 /// The folder of the specification, from the root.
 const FOLDER: &str = "docs/spec/metaroce";
@@ -29,203 +34,262 @@ const CODE: [&str; 2] = ["crates", "fuzz"];
 
 /// Runs as the arguments say.
 pub(crate) fn run(mut arguments: Parser) -> Result<()> {
-    let (mut write, mut strict) = (false, false);
+    let mut write = false;
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("write") => write = true,
-            Arg::Long("strict") => strict = true,
             other => bail!("{}\n\n{USAGE}", other.unexpected()),
         }
     }
     let root = cargo::workspace();
-    let requirements = read_text(&root.join(FOLDER))?;
-    let registry = root.join(FOLDER).join("requirements.toml");
-    let rendered = render(&requirements);
+    let (mut requirements, mut complaints) = text::read(&root.join(FOLDER))?;
+    let path = root.join(FOLDER).join("requirements.toml");
+    let registry = fs::read_to_string(&path).unwrap_or_default();
+    let registered = parse_registry(&registry).with_context(|| path.display().to_string())?;
+    take_gaps(&mut requirements, &registered);
     if write {
-        fs::write(&registry, &rendered)?;
+        fs::write(&path, render(&requirements))?;
+    } else {
+        complaints.extend(differences(&requirements, &registered));
     }
-    let there = fs::read_to_string(&registry).unwrap_or_default();
-    ensure!(
-        there == rendered,
-        "{} differs from the text: run `cargo xtask spec --write`",
-        registry.display()
-    );
     let mut citations = Citations::default();
     for folder in CODE {
         for file in rust_files(&root.join(folder))? {
-            let text = fs::read_to_string(&file)?;
-            citations
-                .scan(&text)
-                .with_context(|| file.display().to_string())?;
+            let name = file.strip_prefix(&root).unwrap_or(&file);
+            let name = name.display().to_string();
+            complaints.extend(citations.scan(&name, &fs::read_to_string(&file)?));
         }
     }
-    for id in citations.0.keys() {
-        ensure!(
-            requirements.contains_key(id),
-            "{id} is cited, but no requirement"
-        );
+    complaints.extend(judge(&requirements, &citations));
+    print!("{}", table(&requirements, &citations));
+    for complaint in &complaints {
+        println!("WRONG    {complaint}");
     }
-    let missing = report(&requirements, &citations);
     ensure!(
-        !strict || missing == 0,
-        "{missing} requirements of level MUST lack code or test"
+        complaints.is_empty(),
+        "the specification: {} things are wrong",
+        complaints.len()
     );
     Ok(())
 }
 
+/// Whether an implementation may do otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Level {
+    Must,
+    Should,
+}
+
+impl Level {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "MUST" => Some(Self::Must),
+            "SHOULD" => Some(Self::Should),
+            _ => None,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Must => "MUST",
+            Self::Should => "SHOULD",
+        }
+    }
+}
+
+/// One numbered demand.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Requirement {
-    level: String,
+    level: Level,
     file: String,
     text: String,
+    /// Why it is not met.
+    gap: Option<String>,
 }
 
 type Requirements = BTreeMap<String, Requirement>;
 
-fn read_text(folder: &Path) -> Result<Requirements> {
-    let mut requirements = Requirements::new();
-    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
-    let mut files: Vec<PathBuf> = entries
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
-    files.sort();
-    for path in files {
-        if path.extension().is_some_and(|extension| extension == "md") {
-            let name = path.file_name().unwrap_or_default().display().to_string();
-            parse(&name, &fs::read_to_string(&path)?, &mut requirements)?;
-        }
-    }
-    Ok(requirements)
-}
-
-/// The requirements of one file: list items, which end at an empty line or at the next item.
-fn parse(file: &str, text: &str, requirements: &mut Requirements) -> Result<()> {
-    let mut current: Option<(String, Requirement)> = None;
-    let mut finish = |current: &mut Option<(String, Requirement)>| {
-        if let Some((id, requirement)) = current.take() {
-            ensure!(
-                requirements.insert(id.clone(), requirement).is_none(),
-                "{file}: {id} is defined twice"
-            );
-        }
-        Ok(())
-    };
-    for line in text.lines() {
-        if let Some(item) = line.strip_prefix("- **MR-") {
-            finish(&mut current)?;
-            let (number, rest) = item.split_once("** ").context("an id ends with **")?;
-            let (level, text) = rest.split_once(": ").context("a level ends with a colon")?;
-            ensure!(
-                matches!(level, "MUST" | "SHOULD"),
-                "{file}: MR-{number} has level {level}"
-            );
-            let requirement = Requirement {
-                level: level.to_owned(),
-                file: file.to_owned(),
-                text: text.to_owned(),
-            };
-            current = Some((format!("MR-{number}"), requirement));
-        } else if line.trim().is_empty() || line.starts_with(['-', '|', '#', '*']) {
-            finish(&mut current)?;
-        } else if let Some((_, requirement)) = &mut current {
-            requirement.text.push(' ');
-            requirement.text.push_str(line.trim());
-        }
-    }
-    finish(&mut current)
-}
+const HEAD: &str = "\
+# The requirements of this specification, for programs. The text is the source: `cargo xtask spec
+# --write` makes this file again. Only a line `gap = \"why it is not met\"` is written by hand.
+";
 
 fn render(requirements: &Requirements) -> String {
-    let mut text = String::from(
-        "# The requirements of this specification, for programs. Do not edit: the text is the\n\
-         # source, and `cargo xtask spec --write` makes this file again.\n",
-    );
+    let mut text = HEAD.to_owned();
     for (id, requirement) in requirements {
         let Requirement {
             level,
             file,
             text: demand,
+            gap,
         } = requirement;
-        let demand = demand.replace('\\', "\\\\").replace('"', "\\\"");
+        let (level, demand) = (level.word(), escaped(demand));
         let _ = write!(
             text,
             "\n[{id}]\nlevel = \"{level}\"\nfile = \"{file}\"\ntext = \"{demand}\"\n"
         );
+        if let Some(gap) = gap {
+            let _ = writeln!(text, "gap = \"{}\"", escaped(gap));
+        }
     }
     text
 }
 
-/// Citations of one requirement.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Cited {
-    code: u32,
-    tests: u32,
-    exceptions: u32,
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-#[derive(Default)]
-struct Citations(BTreeMap<String, Cited>);
+fn unescaped(text: &str) -> String {
+    text.replace("\\\"", "\"").replace("\\\\", "\\")
+}
 
-impl Citations {
-    fn scan(&mut self, text: &str) -> Result<()> {
-        for line in text.lines() {
-            let Some((_, citation)) = line.split_once("//= MR-") else {
-                continue;
-            };
-            // A citation stands alone or behind code, never in a text about citations.
-            if line.contains("`//=") || line.contains("\"//=") {
-                continue;
-            }
-            let (number, rest) = citation.split_once(' ').unwrap_or((citation, ""));
-            let cited = self.0.entry(format!("MR-{number}")).or_default();
-            if rest.is_empty() {
-                cited.code += 1;
-            } else if rest == "type=test" {
-                cited.tests += 1;
-            } else if rest.starts_with("type=exception reason=\"") {
-                cited.exceptions += 1;
-            } else {
-                bail!("a citation that is none: {}", line.trim());
-            }
+/// Reads what [`render`] writes: tables of strings, and nothing else of TOML.
+fn parse_registry(text: &str) -> Result<Requirements> {
+    let mut requirements = Requirements::new();
+    let mut fields: Option<(String, BTreeMap<String, String>)> = None;
+    let lines = text.lines().map(str::trim);
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(id) = line.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+            enter(&mut requirements, fields.take())?;
+            fields = Some((id.to_owned(), BTreeMap::new()));
+            continue;
         }
-        Ok(())
+        let (name, value) = line.split_once(" = ").context(line.to_owned())?;
+        let value = value.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+        let value = value.with_context(|| format!("no string: {line}"))?;
+        let (id, fields) = fields.as_mut().context("a field before any [id]")?;
+        let before = fields.insert(name.to_owned(), unescaped(value));
+        ensure!(before.is_none(), "{id} has two fields {name}");
     }
+    enter(&mut requirements, fields)?;
+    Ok(requirements)
 }
 
-/// Prints the table; returns how many MUSTs lack something.
-fn report(requirements: &Requirements, citations: &Citations) -> usize {
-    let mut by_group: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
-    let mut missing = BTreeSet::new();
+fn enter(
+    requirements: &mut Requirements,
+    entry: Option<(String, BTreeMap<String, String>)>,
+) -> Result<()> {
+    let Some((id, mut fields)) = entry else {
+        return Ok(());
+    };
+    let mut take = |name: &str| {
+        let value = fields.remove(name);
+        value.with_context(|| format!("{id} has no {name}"))
+    };
+    let level = take("level")?;
+    let requirement = Requirement {
+        level: Level::parse(&level).with_context(|| format!("{id} has level {level}"))?,
+        file: take("file")?,
+        text: take("text")?,
+        gap: take("gap").ok(),
+    };
+    ensure!(fields.is_empty(), "{id} has unknown fields {fields:?}");
+    let before = requirements.insert(id.clone(), requirement);
+    ensure!(before.is_none(), "{id} is there twice");
+    Ok(())
+}
+
+/// Gaps are the registry's own; everything else is the text's.
+fn take_gaps(requirements: &mut Requirements, registered: &Requirements) {
     for (id, requirement) in requirements {
-        let cited = citations.0.get(id).copied().unwrap_or_default();
-        let group = by_group.entry(id.get(..6).unwrap_or(id)).or_default();
-        let excepted = cited.exceptions > 0;
-        group[0] += 1;
-        group[1] += usize::from(cited.code > 0);
-        group[2] += usize::from(cited.tests > 0);
-        group[3] += usize::from(excepted);
-        if requirement.level == "MUST" && !excepted && (cited.code == 0 || cited.tests == 0) {
-            let lacks = match (cited.code, cited.tests) {
-                (0, 0) => "no code, no test",
-                (0, _) => "no code",
-                _ => "no test",
-            };
-            missing.insert(format!("{id}  {lacks}"));
+        requirement.gap = registered.get(id).and_then(|known| known.gap.clone());
+    }
+}
+
+/// Where text and registry disagree.
+fn differences(requirements: &Requirements, registered: &Requirements) -> Vec<String> {
+    let hint = "run `cargo xtask spec --write`";
+    let mut complaints = Vec::new();
+    for (id, requirement) in requirements {
+        match registered.get(id) {
+            None => complaints.push(format!("{id} is not in the registry: {hint}")),
+            Some(known) if known != requirement => {
+                complaints.push(format!("{id} is otherwise in the registry: {hint}"));
+            }
+            Some(_) => {}
         }
     }
-    println!("group    requirements   code   test   exceptions");
-    for (group, [all, code, tests, excepted]) in by_group {
-        println!("{group:8} {all:12} {code:6} {tests:6} {excepted:12}");
+    let gone = registered
+        .keys()
+        .filter(|id| !requirements.contains_key(*id));
+    complaints.extend(gone.map(|id| format!("{id} is not in the text, but in the registry")));
+    complaints
+}
+
+/// What is neither covered nor a gap, both, or cited and not there.
+fn judge(requirements: &Requirements, citations: &Citations) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (id, requirement) in requirements {
+        let cited = citations.of(id);
+        match &requirement.gap {
+            Some(gap) if gap.trim().is_empty() => {
+                complaints.push(format!("{id} is a gap without a reason"));
+            }
+            Some(_) if cited.is_covered() => {
+                complaints.push(format!("{id} is a gap, but has code and a test"));
+            }
+            None if requirement.level == Level::Must && !cited.is_covered() => {
+                complaints.push(format!("{id} MUST, but {}", lack(cited)));
+            }
+            _ => {}
+        }
     }
-    for line in &missing {
-        println!("{line}");
+    for (id, place) in citations.places() {
+        if !requirements.contains_key(id) {
+            complaints.push(format!("{place} cites {id}, which does not exist"));
+        }
     }
-    println!(
-        "{} requirements, {} of level MUST lack code or test",
-        requirements.len(),
-        missing.len()
-    );
-    missing.len()
+    complaints
+}
+
+const fn lack(cited: Cited) -> &'static str {
+    match (cited.code, cited.tests) {
+        (0, 0) => "no code and no test cite it",
+        (0, _) => "no code cites it",
+        _ => "no test cites it",
+    }
+}
+
+/// Coverage by chapter, then gaps, then what SHOULD be and is not covered.
+fn table(requirements: &Requirements, citations: &Citations) -> String {
+    #[derive(Default)]
+    struct Row {
+        must: [usize; 2],
+        should: [usize; 2],
+        gaps: usize,
+    }
+    let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+    let mut total = Row::default();
+    let mut remarks = String::new();
+    for (id, requirement) in requirements {
+        let cited = citations.of(id);
+        let covered = cited.is_covered() && requirement.gap.is_none();
+        for row in [rows.entry(&requirement.file).or_default(), &mut total] {
+            let level = match requirement.level {
+                Level::Must => &mut row.must,
+                Level::Should => &mut row.should,
+            };
+            level[0] += 1;
+            level[1] += usize::from(covered);
+            row.gaps += usize::from(requirement.gap.is_some());
+        }
+        let level = requirement.level.word();
+        if let Some(gap) = &requirement.gap {
+            let _ = writeln!(remarks, "GAP      {id} {level}: {gap}");
+        } else if !covered && requirement.level == Level::Should {
+            let _ = writeln!(remarks, "note     {id} SHOULD, but {}", lack(cited));
+        }
+    }
+    let mut text = String::from("chapter              MUST covered   SHOULD covered   gaps\n");
+    for (name, row) in rows.into_iter().chain([("all", total)]) {
+        let Row { must, should, gaps } = row;
+        let _ = writeln!(
+            text,
+            "{name:20} {:4} {:7}   {:6} {:7}   {gaps:4}",
+            must[0], must[1], should[0], should[1]
+        );
+    }
+    text + &remarks
 }
 
 fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -249,39 +313,83 @@ fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn items_become_requirements() {
-        let text = "text\n- **MR-A-001** MUST: one\n  more\n- **MR-A-002** SHOULD: two\n\nrest\n";
-        let mut requirements = Requirements::new();
-        parse("a.md", text, &mut requirements).unwrap();
-        assert_eq!(requirements["MR-A-001"].text, "one more");
-        assert_eq!(requirements["MR-A-002"].level, "SHOULD");
-        let twice = "- **MR-A-001** MUST: again\n";
-        assert!(parse("b.md", twice, &mut requirements).is_err());
-        let vague = "- **MR-A-003** MAY: anything\n";
-        assert!(parse("c.md", vague, &mut requirements).is_err());
+    fn requirement(level: Level, gap: Option<&str>) -> Requirement {
+        Requirement {
+            level,
+            file: "a.md".to_owned(),
+            text: "says \"it\" \\ all".to_owned(),
+            gap: gap.map(str::to_owned),
+        }
+    }
+
+    fn cited(id: &str, kinds: &[&str]) -> Citations {
+        let mut citations = Citations::default();
+        for kind in kinds {
+            let line = format!("{}= {id}{kind}\n#[test]\nfn a() {{}}\n", "//");
+            assert_eq!(citations.scan("a.rs", &line), [""; 0]);
+        }
+        citations
     }
 
     #[test]
-    fn citations_are_counted_by_kind() {
-        let sign = concat!("//", "= ");
-        let text = format!(
-            "x(); {sign}MR-A-001\n{sign}MR-A-001 type=test\n\
-             {sign}MR-A-002 type=exception reason=\"none\"\n"
-        );
-        let mut citations = Citations::default();
-        citations.scan(&text).unwrap();
-        let expected = Cited {
-            code: 1,
-            tests: 1,
-            exceptions: 0,
+    fn the_registry_is_read_as_it_is_written() {
+        let all = Requirements::from([
+            ("MR-A-001".to_owned(), requirement(Level::Must, None)),
+            (
+                "MR-A-002".to_owned(),
+                requirement(Level::Should, Some("no \"x\"")),
+            ),
+        ]);
+        assert_eq!(parse_registry(&render(&all)).unwrap(), all);
+        assert!(parse_registry("[MR-A-001]\nlevel = \"MAY\"").is_err());
+        let unknown = render(&all) + "why = \"not\"\n";
+        assert!(parse_registry(&unknown).is_err());
+    }
+
+    #[test]
+    fn a_must_has_code_and_test_or_is_a_gap_and_never_both() {
+        let judge = |gap, kinds: &[&str]| {
+            let one = Requirements::from([("MR-A-001".to_owned(), requirement(Level::Must, gap))]);
+            judge(&one, &cited("MR-A-001", kinds)).len()
         };
-        assert_eq!(citations.0["MR-A-001"], expected);
-        assert_eq!(citations.0["MR-A-002"].exceptions, 1);
+        assert_eq!(judge(None, &["", " type=test"]), 0);
+        assert_eq!(judge(None, &[""]), 1);
+        assert_eq!(judge(None, &[" type=test"]), 1);
+        assert_eq!(judge(Some("why"), &[""]), 0);
+        assert_eq!(judge(Some(" "), &[]), 1);
+        assert_eq!(judge(Some("why"), &["", " type=test"]), 1);
+    }
+
+    #[test]
+    fn a_citation_of_nothing_is_wrong() {
+        let complaints = judge(&Requirements::new(), &cited("MR-A-009", &[""]));
+        assert_eq!(complaints, ["a.rs:1 cites MR-A-009, which does not exist"]);
+    }
+
+    #[test]
+    fn text_and_registry_agree() {
+        let one = |text: &str| {
+            let mut requirement = requirement(Level::Must, None);
+            text.clone_into(&mut requirement.text);
+            Requirements::from([("MR-A-001".to_owned(), requirement)])
+        };
+        assert_eq!(differences(&one("a"), &one("a")), [""; 0]);
+        assert_eq!(differences(&one("a"), &one("b")).len(), 1);
+        assert_eq!(differences(&one("a"), &Requirements::new()).len(), 1);
+        assert_eq!(differences(&Requirements::new(), &one("a")).len(), 1);
+    }
+
+    #[test]
+    fn a_gap_is_printed_and_not_covered() {
+        let gap = requirement(Level::Must, Some("nobody needs it"));
+        let one = Requirements::from([("MR-A-001".to_owned(), gap)]);
+        let text = table(&one, &cited("MR-A-001", &["", " type=test"]));
         assert!(
-            citations
-                .scan(&format!("{sign}MR-A-001 type=tset"))
-                .is_err()
+            text.contains("GAP      MR-A-001 MUST: nobody needs it"),
+            "{text}"
         );
+        let all = text.lines().find(|line| line.starts_with("all")).unwrap();
+        let numbers: Vec<&str> = all.split_whitespace().collect();
+        assert_eq!(numbers, ["all", "1", "0", "0", "0", "1"]);
     }
 }
