@@ -307,11 +307,12 @@ impl Connection {
     }
 
     /// The peer is to hear, reliably, of the receives of a stream.
-    pub(super) fn tell(&mut self, stream: &Stream) {
+    pub(super) fn tell(&mut self, now: Instant, stream: &Stream) {
         let piece = Piece::Update(stream.reference);
         if self.again.iter().any(|again| again.piece == piece) {
             return;
         }
+        self.begin_wait(now);
         self.again.push_back(Again {
             piece,
             path: 0,
@@ -320,7 +321,9 @@ impl Connection {
     }
 
     /// A stream is gone.
-    pub(super) fn forget_stream(&mut self, stream: StreamRef) {
+    pub(super) fn forget_stream(&mut self, stream: &Stream) {
+        self.count_words(stream.words(), 0);
+        let stream = stream.reference;
         self.streams.retain(|&other| other != stream);
         self.ready.retain(|&other| other != stream);
         self.dirty.retain(|&other| other != stream);
@@ -451,9 +454,20 @@ impl Connection {
         self.pace_at = from + nanos(wire);
     }
 
-    /// Whether something is under way whose fate only the peer knows.
+    /// Whether something is under way whose fate only the peer knows. Probes of a path that is
+    /// given up do not count while another one is active: a plane may be gone for good.
     pub(super) fn is_waiting(&self) -> bool {
-        self.paths.iter().any(Path::is_flying) || !self.again.is_empty()
+        let active = |path: &&Path| path.state == PathState::Active;
+        !self.again.is_empty()
+            || self.paths.iter().filter(active).any(Path::is_flying)
+            || !(self.paths.is_empty() || self.paths.iter().any(|path| active(&path)))
+    }
+
+    /// Something is about to be under way: the wait for the peer begins, if it has not.
+    pub(super) fn begin_wait(&mut self, now: Instant) {
+        if !self.is_waiting() {
+            self.heard = now;
+        }
     }
 
     /// The earliest thing that must be done without a packet's arrival.
@@ -467,7 +481,9 @@ impl Connection {
         }
         let probes = self.paths.iter().filter_map(|path| path.probe_at);
         let acks = self.receive.iter().filter_map(|path| path.deadline);
-        let dead = self.is_waiting().then(|| self.heard + config.dead_after);
+        //= MR-CON-014
+        let waits = self.is_waiting() || !self.may_send();
+        let dead = waits.then(|| self.heard + config.dead_after);
         let pace = self.has_work().then_some(self.pace_at);
         probes
             .chain(acks)

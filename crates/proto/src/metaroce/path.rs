@@ -325,7 +325,6 @@ impl Path {
         timing: &Timing,
         outcome: &mut Outcome,
     ) -> Option<Feedback> {
-        //= MR-REL-014
         if highest.distance_from(self.next) >= 0 {
             return None;
         }

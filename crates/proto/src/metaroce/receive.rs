@@ -79,7 +79,6 @@ impl Endpoint {
                 return;
             }
         };
-        connection.heard = now;
         if !confirmed {
             self.confirm(index);
         }
@@ -362,6 +361,7 @@ impl Endpoint {
         let place = (frame.path, frame.epoch, frame.number);
         if !connection.acknowledged(&self.config, now, place, ack) {
             self.counters.dropped_old_epoch += 1;
+            return;
         }
         let mut cx = Context {
             now,
@@ -402,6 +402,7 @@ impl Endpoint {
                 return;
             }
         }
+        connection.heard = now;
         let mut cx = Context {
             now,
             config: &self.config,

@@ -118,6 +118,15 @@ impl Requester {
         self.queue.len()
     }
 
+    /// Words in use for segments out of order.
+    pub(super) fn words(&self) -> usize {
+        let arrived = self
+            .queue
+            .iter()
+            .filter_map(|entry| entry.arrived.as_deref());
+        arrived.map(Segments::words).sum()
+    }
+
     /// Whether messages are under way that the peer has not confirmed or answered.
     pub(super) fn is_waiting(&self) -> bool {
         self.queue.front().is_some_and(|front| front.started) || self.credits_at.is_some()

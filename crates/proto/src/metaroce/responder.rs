@@ -100,6 +100,12 @@ impl Responder {
         self.expected = number;
     }
 
+    /// Words in use for segments out of order.
+    pub(super) fn words(&self) -> usize {
+        let inbound = self.inbound.iter().flatten();
+        inbound.map(|record| record.segments.words()).sum()
+    }
+
     /// Shared receives that messages hold; they are given up.
     pub(super) fn take_all(&mut self) -> Vec<u64> {
         let inbound = self.inbound.drain(..).flatten();

@@ -93,6 +93,8 @@ pub(super) struct Stream {
     pub(super) ready: bool,
     /// It is in its connection's list of those the peer is to hear of.
     pub(super) dirty: bool,
+    /// Words for segments out of order that its connection still counts, though they are gone.
+    leftover: usize,
 }
 
 impl Stream {
@@ -110,7 +112,13 @@ impl Stream {
             receive_base: ReceiveNumber(0),
             ready: false,
             dirty: false,
+            leftover: 0,
         }
+    }
+
+    /// Words for segments out of order that its connection counts for it.
+    pub(super) fn words(&self) -> usize {
+        self.leftover + self.responder.words() + self.requester.words()
     }
 
     /// A completion with what all have in common.
@@ -142,6 +150,7 @@ impl Stream {
             return;
         }
         self.state = QpState::Error;
+        self.leftover = self.words();
         let mut status = status;
         while let Some((wr_id, opcode)) = self.requester.pop_any() {
             if status == CompletionStatus::WorkRequestFlushed {

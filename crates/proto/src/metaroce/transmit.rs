@@ -135,6 +135,7 @@ impl Connection {
         };
         let headers = Headers::new(&frame);
         cx.host.send(&route, &headers, out.payload)?;
+        self.begin_wait(cx.now);
         let header_bytes = u32::try_from(headers.as_bytes().len() + check::LEN).unwrap_or(u32::MAX);
         let bytes = header_bytes + out.length;
         self.paths[place].sent(cx.now, out.piece, bytes, ack, &timing);

@@ -8,7 +8,8 @@ use super::{
 };
 
 impl Connection {
-    /// An acknowledgement of a path of ours. False: it is of another epoch.
+    /// An acknowledgement of a path of ours. False: it is of another epoch, or of a number that was
+    /// never sent.
     pub(in crate::metaroce) fn acknowledged(
         &mut self,
         config: &EndpointConfig,
@@ -20,7 +21,9 @@ impl Connection {
         let Some(path) = self.paths.get_mut(usize::from(path)) else {
             return false;
         };
-        if path.epoch != epoch {
+        //= MR-PTH-003
+        //= MR-REL-014
+        if path.epoch != epoch || highest.distance_from(path.next_number()) >= 0 {
             return false;
         }
         if ack.share != SHARE_UNLIMITED {

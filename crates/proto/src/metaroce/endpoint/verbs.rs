@@ -59,7 +59,7 @@ impl Endpoint {
             stream.responder.begin(target.receive_number);
             connection.streams.push(stream.reference);
             if !stream.receives.is_empty() {
-                connection.tell(stream);
+                connection.tell(now, stream);
             }
         }
         self.schedule(handle.0);
@@ -79,7 +79,7 @@ impl Endpoint {
         let connection = stream.connection;
         let connection = connection.and_then(|index| self.connections.get_mut(index as usize));
         if let Some(connection) = connection {
-            connection.forget_stream(stream.reference);
+            connection.forget_stream(&stream);
         }
         Ok(())
     }
@@ -177,13 +177,12 @@ impl Endpoint {
         let stream = self.streams.by_number_mut(qpn.value());
         let stream = stream.ok_or(PostError::UnknownQp(qpn))?;
         stream.post_recv(request, host)?;
-        let _ = now;
         let connection = stream.connection;
         let connection = connection.and_then(|index| self.connections.get_mut(index as usize));
         if let Some(connection) = connection
             && stream.has_news_of_receives()
         {
-            connection.tell(stream);
+            connection.tell(now, stream);
             let index = connection.index;
             self.schedule(index);
         }
