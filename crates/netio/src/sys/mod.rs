@@ -11,6 +11,7 @@ mod epoll;
 mod message;
 mod signal;
 mod socket;
+mod thread;
 mod timer;
 
 pub(crate) use epoll::Epoll;
@@ -25,6 +26,7 @@ pub(crate) use socket::{
     set_multicast_interface, udp_socket, unix_socket,
 };
 
+pub use thread::prefer_short_turns;
 pub(crate) use timer::{receive_timer, set_timer, timer, wait_writable};
 
 #[cfg(test)]
