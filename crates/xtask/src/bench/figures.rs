@@ -85,6 +85,15 @@ pub(crate) fn all() -> Vec<Figure> {
             Target::AtLeast(2.0),
         ));
     }
+    // Where this is below 2, nothing over UDP reaches it.
+    for size in SIZES {
+        figures.push(Figure::ratio(
+            format!("raw limit {} ÷ TCP", size_name(size)),
+            moved(size, Mover::Raw),
+            moved(size, Mover::Tcp),
+            Target::None,
+        ));
+    }
     for size in SIZES {
         figures.push(Figure::ratio(
             format!("feroce perf WRITE {} ÷ raw limit", size_name(size)),
