@@ -5,6 +5,7 @@ use crate::cq::Cq;
 use crate::device::DeviceEvent;
 use crate::gsi::Gsi;
 use crate::host::{self, Effects, Wire};
+use crate::lateness::Lateness;
 use crate::piggyback::Piggyback;
 use feroce_mem as mem;
 use feroce_netio::{Datagram, Destination, Net, Verdict};
@@ -60,6 +61,7 @@ pub(crate) struct Core {
     /// When to try again what the network would not take.
     retry_at: Option<Instant>,
     piggyback: Piggyback,
+    lateness: Lateness,
     pub(crate) counters: Counters,
     pub(crate) capture: Option<Capture>,
     pub(crate) slot: u16,
@@ -132,6 +134,7 @@ impl Core {
             round_at: Instant::ZERO,
             retry_at: None,
             piggyback: Piggyback::new(),
+            lateness: Lateness::default(),
             counters: Counters::default(),
             capture,
             slot,
@@ -169,7 +172,9 @@ impl Core {
             // timer waits for may be among it.
             let mut looks = 1..LOOKS_MAX;
             while self.is_due(now) && self.receive(now, true) > 0 && looks.next().is_some() {}
-            self.with_nic(|nic, effects| nic.handle_timeout(now, effects));
+            self.handle_timers(now);
+        } else {
+            self.lateness.settle();
         }
         self.route_management(now);
         if received && self.piggyback.heard(now) {
@@ -238,6 +243,14 @@ impl Core {
         total > 0
     }
 
+    fn handle_timers(&mut self, now: Instant) {
+        let due = self.nic.poll_timeout().unwrap_or(now);
+        if !self.lateness.excuses(due, now) {
+            self.with_nic(|nic, effects| nic.handle_timeout(now, effects));
+            self.lateness.settle();
+        }
+    }
+
     fn is_due(&self, now: Instant) -> bool {
         self.nic.poll_timeout().is_some_and(|due| due <= now)
     }
@@ -257,7 +270,9 @@ impl Core {
 
     /// When the next round is due without anything arriving.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let due = [self.nic.poll_timeout(), self.retry_at, self.gsi.retry_at];
+        let timers = self.nic.poll_timeout();
+        let timers = timers.map(|due| self.lateness.until().map_or(due, |until| due.max(until)));
+        let due = [timers, self.retry_at, self.gsi.retry_at];
         due.into_iter().flatten().min()
     }
 

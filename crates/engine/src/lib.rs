@@ -20,6 +20,7 @@ mod fork;
 mod gsi;
 mod host;
 mod ids;
+mod lateness;
 mod listeners;
 mod piggyback;
 mod queues;
