@@ -1,11 +1,12 @@
 //! Feroce against Linux's soft-RoCE: the same programs and sizes inside the same virtual machine.
 //!
-//! The machine's processors are emulated, so that only ratios mean something. Both devices serve
-//! the same interface and address; both ends of each pair run in the guest. Not here: whether
+//! The machine's processors are emulated, so that only ratios mean something. Soft-RoCE has an
+//! interface and the well-known UDP port in all of it, so Feroce has the loopback of a network
+//! namespace of its own: what either sends to itself passes no interface anyway. Not here: whether
 //! they understand each other (`cargo xtask guest interop`).
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 use std::time::Duration;
 
@@ -25,7 +26,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
 /// The guest's address.
-const ADDRESS: [u8; 4] = [10, 9, 0, 2];
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
+
+/// Where Feroce runs.
+const NAMESPACE: &str = "feroce";
 
 /// Where the programs of both ends meet.
 const PORT: u16 = 18_515;
@@ -157,8 +161,9 @@ impl Guest {
         let mut steps = vec![
             "set -e; mkdir -p /tmp/feroce/bin /tmp/feroce/lib".to_owned(),
             "ip link set eth0 mtu 9000 up".to_owned(),
-            format!("ip addr add {}/24 dev eth0", IpAddr::from(ADDRESS)),
+            format!("ip addr add {ADDRESS}/24 dev eth0"),
             "rdma link add rxe0 type rxe netdev eth0".to_owned(),
+            format!("ip netns add {NAMESPACE}; ip -n {NAMESPACE} link set lo up"),
         ];
         for (folder, name) in FILES {
             let file = dist.join(folder).join(name);
@@ -179,14 +184,18 @@ impl Guest {
 
     /// Makes one measurement.
     pub(crate) fn take(&self, inside: Inside) -> Result<f64> {
-        let address = IpAddr::from(ADDRESS);
-        let (prefix, device) = match inside.device {
-            Device::SoftRoce => ("", "rxe0"),
-            Device::Feroce => ("/tmp/feroce/bin/feroce run --", "roce_eth0"),
+        let enter = format!("ip netns exec {NAMESPACE}");
+        let (enter, prefix, device, address) = match inside.device {
+            Device::SoftRoce => ("", String::new(), "rxe0", ADDRESS),
+            Device::Feroce => {
+                let prefix = format!("{enter} /tmp/feroce/bin/feroce run --");
+                (enter.as_str(), prefix, "roce_lo", Ipv4Addr::LOCALHOST)
+            }
         };
+        let address = IpAddr::from(address);
         let side = Side {
             place: Place::Guest(&self.machine),
-            prefix: prefix.to_owned(),
+            prefix: prefix.clone(),
             device: device.to_owned(),
             addresses: [address; 2],
             silent: address,
@@ -197,7 +206,7 @@ impl Guest {
         // The same path MTU for both: what the interface carries.
         let command = format!("{prefix} {line} -F -m 4096 -d {device} -x {gid} -p {PORT}");
         let server = side.start(&command, LIMIT)?;
-        side.wait_listening(PORT)?;
+        side.wait_listening_in(enter, PORT)?;
         let client = side.run(&format!("{command} {address}"), LIMIT)?;
         let server = server.wait()?;
         for ended in [&client, &server] {

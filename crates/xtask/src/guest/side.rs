@@ -68,8 +68,13 @@ impl Side<'_> {
     /// Waits until something listens on a TCP port. Looking must not connect: the programs
     /// under test accept one connection and no more.
     pub(crate) fn wait_listening(&self, port: u16) -> Result<()> {
+        self.wait_listening_in("", port)
+    }
+
+    /// The same in a network namespace, which the command `enter` enters.
+    pub(crate) fn wait_listening_in(&self, enter: &str, port: u16) -> Result<()> {
         let command = format!(
-            "until grep -qE ':{port:04X} 0+:0000 0A' /proc/net/tcp /proc/net/tcp6; \
+            "until {enter} grep -qE ':{port:04X} 0+:0000 0A' /proc/net/tcp /proc/net/tcp6; \
              do sleep 0.1; done"
         );
         match self.run(&command, LISTEN_LIMIT)?.status {
