@@ -4,7 +4,7 @@
 //! `cargo xtask packages` installs what the checks use from Debian, when we may.
 
 use crate::judge::{self, find_program, is_root};
-use crate::{abi, bench, cargo, dist, fuzz, guest, instructions, tidy};
+use crate::{abi, bench, cargo, dist, fuzz, guest, instructions, spec, tidy};
 use anyhow::{Context, Result, bail};
 use lexopt::Parser;
 use std::process::Command;
@@ -118,6 +118,7 @@ pub(crate) fn run(mut arguments: Parser) -> Result<()> {
         ],
     )?;
     steps.step("tidy", || tidy::run(Parser::from_args([""; 0])))?;
+    steps.step("specification", || spec::run(Parser::from_args([""; 0])))?;
     steps.tests()?;
     steps.cargo("doctests", &["test", "--workspace", "--doc", "--quiet"])?;
     steps.documentation()?;

@@ -199,3 +199,6 @@ impl Window for AnyWindow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -101,6 +101,8 @@ pub(super) struct Connection {
     /// When streams are asked about that the peer has not confirmed.
     pub(super) query_at: Option<Instant>,
     pub(super) queries: u32,
+    /// When the wait of a stream is over: for a receive, or after a refusal.
+    pub(super) wake_at: Option<Instant>,
     pub(super) outcome: Outcome,
     /// Path of the last packet received: updates go back on it.
     pub(super) last_receive: usize,
@@ -156,6 +158,7 @@ impl Connection {
             heard: now,
             query_at: None,
             queries: 0,
+            wake_at: None,
             outcome: Outcome::default(),
             last_receive: 0,
             scheduled: false,
@@ -355,24 +358,40 @@ impl Connection {
                 path.due = true;
             }
         }
+        if self.wake_at.is_some_and(|at| at <= now) {
+            self.wake(cx, streams);
+        }
         if self.query_at.is_some_and(|at| at <= now) {
             self.ask(cx, streams);
         }
     }
 
-    /// Streams that wait for the peer are asked about, and those whose wait is over go on.
-    fn ask<H: Host>(&mut self, cx: &mut Context<'_, H>, streams: &mut Streams) {
-        let mut waiting = false;
+    /// A stream waits; its connection looks after it then.
+    pub(super) fn wake_for(&mut self, stream: &Stream) {
+        let at = [self.wake_at, stream.wakes_at()];
+        self.wake_at = at.into_iter().flatten().min();
+    }
+
+    /// Streams whose wait is over go on.
+    fn wake<H: Host>(&mut self, cx: &mut Context<'_, H>, streams: &mut Streams) {
+        self.wake_at = None;
         for place in 0..self.streams.len() {
             let Some(stream) = streams.get_mut(self.streams[place]) else {
                 continue;
             };
             stream.handle_stream_timer(cx);
-            waiting |= stream.requester.is_waiting();
             if stream.requester.paused_until.is_some_and(|at| at <= cx.now) {
+                stream.requester.paused_until = None;
                 self.mark_ready(stream);
             }
+            self.wake_for(stream);
         }
+    }
+
+    /// Streams that wait for the peer are asked about.
+    fn ask<H: Host>(&mut self, cx: &Context<'_, H>, streams: &Streams) {
+        let mut all = self.streams.iter().filter_map(|&name| streams.get(name));
+        let waiting = all.any(|stream| stream.requester.is_waiting());
         if !waiting {
             self.query_at = None;
             self.queries = 0;
@@ -490,6 +509,7 @@ impl Connection {
             .chain(dead)
             .chain(pace.filter(|_| self.choose_path(None).is_some()))
             .chain(self.query_at)
+            .chain(self.wake_at)
             .min()
     }
 

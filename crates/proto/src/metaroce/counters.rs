@@ -2,9 +2,9 @@
 
 /// Event counts since the endpoint was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+//= MR-CNT-001
 #[expect(
     missing_docs,
-//= MR-CNT-001
     reason = "the specification, part 10, has a table of them"
 )]
 pub struct EndpointCounters {

@@ -456,3 +456,6 @@ impl Path {
         self.next.0 >= 1 << 31
     }
 }
+
+#[cfg(test)]
+mod tests;

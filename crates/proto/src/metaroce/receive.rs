@@ -445,6 +445,7 @@ fn dispatch<H: Host>(
                 return Handled::Accepted;
             };
             let noted = stream.handle_response(cx, connection, response);
+            connection.wake_for(stream);
             connection.mark_ready(stream);
             if noted {
                 Handled::Accepted

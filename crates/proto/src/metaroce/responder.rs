@@ -242,6 +242,7 @@ impl Stream {
             }
             RequestOpcode::Read => access::REMOTE_READ,
             RequestOpcode::CompareSwap | RequestOpcode::FetchAdd => access::REMOTE_ATOMIC,
+            //= MR-STR-019
             RequestOpcode::Datagram | RequestOpcode::DatagramImmediate => {
                 return Begin::Fault(INVALID);
             }

@@ -112,6 +112,7 @@ mod tests {
         }
     }
 
+    //= MR-REL-008 type=test
     #[test]
     fn what_lies_too_far_ahead_is_refused_and_order_never_is() {
         let mut segments = Segments::default();

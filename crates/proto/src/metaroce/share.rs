@@ -226,13 +226,32 @@ mod tests {
         );
     }
 
+    //= MR-CC-012 type=test
     #[test]
-    fn a_silent_sender_is_forgotten() {
+    fn a_silent_sender_is_forgotten_after_four_intervals() {
         let mut shares = Shares::new(LINE);
         shares.arrived(micros(0), 0, 4096, false, false);
         for round in 1..10 {
-            shares.arrived(micros(60 * round), 1, 4096, false, false);
+            shares.arrived(micros(50 * round), 1, 4096, false, false);
+            // Its interval, and four without it.
+            let both = round < 5;
+            assert_eq!(shares.active.len() == 2, both, "interval {round}");
         }
-        assert_eq!(shares.active.len(), 1);
+    }
+
+    //= MR-CC-016 type=test
+    #[test]
+    fn of_the_line_rate_an_eighth_of_the_marked_share_is_not_granted() {
+        let granted = |marked_of_four: u64| {
+            let mut shares = Shares::new(LINE);
+            for packet in 0..4000 {
+                let marked = packet % 4 < marked_of_four;
+                shares.arrived(micros(packet), 0, 12_500, marked, false);
+            }
+            f64::from(shares.grant()) / 12_500_000.0
+        };
+        assert!((granted(0) - 1.0).abs() < 0.001);
+        assert!((granted(2) - 15.0 / 16.0).abs() < 0.01, "{}", granted(2));
+        assert!((granted(4) - 7.0 / 8.0).abs() < 0.01, "{}", granted(4));
     }
 }

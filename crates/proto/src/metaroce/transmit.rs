@@ -186,12 +186,14 @@ impl Connection {
             stream.ready = false;
             let limits = limits_of(self, stream);
             if !Requester::advance(stream, cx, &limits) {
+                self.wake_for(stream);
                 continue;
             }
             let piece = stream.requester.take(reference);
             if Requester::advance(stream, cx, &limits) {
                 self.mark_ready(stream);
             }
+            self.wake_for(stream);
             return piece.map(fresh);
         }
         self.jobs

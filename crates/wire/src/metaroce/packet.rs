@@ -36,8 +36,8 @@ impl Kind {
         Self::Close,
     ];
 
-    /// Whether packets of this type have a number of their own, are acknowledged and count
-    /// against windows.
+    /// Whether packets have a number of their own, are acknowledged and count against windows.
+    //= MR-PKT-012
     pub const fn is_numbered(self) -> bool {
         matches!(
             self,

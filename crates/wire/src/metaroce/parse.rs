@@ -8,10 +8,10 @@ use super::header::{
     RefuseView, RemoteView, RequestView, ResponseView, RetryView, WordView,
 };
 use super::{
-    Ack, Atomic, Body, Close, CloseCode, ConnectionId, Datagram, Epoch, Flags, Frame, Handshake,
-    Kind, MESSAGE_BYTES_MAX, MessageNumber, PLANES_MAX, PacketNumber, Planes, ReceiveNumber,
-    Refusal, RefusalCode, Refuse, RefuseCode, Remote, Request, RequestOpcode, Response,
-    ResponseOpcode, Retry, Streams, Updates, VERSION, Vector,
+    ACK_UPDATES_MAX, Ack, Atomic, Body, Close, CloseCode, ConnectionId, Datagram, Epoch, Flags,
+    Frame, Handshake, Kind, MESSAGE_BYTES_MAX, MessageNumber, PLANES_MAX, PROBE_STREAMS_MAX,
+    PacketNumber, Planes, ReceiveNumber, Refusal, RefusalCode, Refuse, RefuseCode, Remote, Request,
+    RequestOpcode, Response, ResponseOpcode, Retry, Streams, UPDATES_MAX, Updates, VERSION, Vector,
 };
 use core::net::{IpAddr, Ipv6Addr};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
@@ -125,6 +125,22 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
+    /// As [`take_list`](Self::take_list), of `max` entries at most.
+    //= MR-PKT-007
+    //= MR-PKT-011
+    fn take_bounded<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+        &mut self,
+        what: &'static str,
+        count: u8,
+        max: usize,
+    ) -> Result<&'a [T], ParseError> {
+        if usize::from(count) > max {
+            let value = u32::from(count);
+            return Err(ParseError::OutOfRange { what, value });
+        }
+        self.take_list(count)
+    }
+
     fn body(&mut self, kind: Kind) -> Result<Body<'a>, ParseError> {
         Ok(match kind {
             Kind::Hello => Body::Hello(self.handshake()?),
@@ -150,11 +166,13 @@ impl<'a> Reader<'a> {
             Kind::Ack => Body::Ack(self.ack()?),
             Kind::Probe => {
                 let view: &CountView = self.take()?;
-                Body::Probe(Streams(self.take_list(view.count)?))
+                let list = self.take_bounded("streams", view.count, PROBE_STREAMS_MAX)?;
+                Body::Probe(Streams(list))
             }
             Kind::Update => {
                 let view: &CountView = self.take()?;
-                Body::Update(Updates(self.take_list(view.count)?))
+                let list = self.take_bounded("updates", view.count, UPDATES_MAX)?;
+                Body::Update(Updates(list))
             }
             Kind::Close => {
                 let view: &CloseView = self.take()?;
@@ -299,7 +317,7 @@ impl<'a> Reader<'a> {
             received: view.received.get(),
             marked: view.marked.get(),
             share: view.share.get(),
-            updates: Updates(self.take_list(view.updates)?),
+            updates: Updates(self.take_bounded("updates", view.updates, ACK_UPDATES_MAX)?),
         })
     }
 }

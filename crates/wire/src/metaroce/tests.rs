@@ -346,6 +346,102 @@ fn versions_and_types_that_do_not_exist_are_no_packets() {
     ));
 }
 
+//= MR-PKT-007 type=test
+//= MR-PKT-011 type=test
+#[test]
+fn lists_have_limits() {
+    // Type, place of the count, bytes before the list, bytes of an entry, most entries.
+    for (kind, place, start, entry, max) in [
+        (Kind::Ack, 67, 68, 16, 16),
+        (Kind::Probe, 19, 20, 4, 16),
+        (Kind::Update, 19, 20, 16, 16),
+        (Kind::Hello, 63, 64, 16, 8),
+    ] {
+        let mut bytes = [0; 2048];
+        bytes[0] = kind as u8;
+        // A hello names a path, too.
+        bytes[62] = 1;
+        for count in 1..=max + 1 {
+            bytes[place] = count;
+            let end = start + entry * usize::from(count);
+            let parsed = Frame::parse(&bytes[..end]);
+            if count <= max {
+                assert!(parsed.is_ok(), "{kind:?} {count}");
+                let short = Frame::parse(&bytes[..end - 1]);
+                assert_eq!(short, Err(ParseError::TooShort { len: end - 1 }));
+            } else {
+                assert!(matches!(parsed, Err(ParseError::OutOfRange { .. })));
+            }
+        }
+    }
+    // More than fit are cut by who sends.
+    let streams = [U32::new(1); 40];
+    let probe = Headers::new(&frame(Body::Probe(Streams(&streams))));
+    let Body::Probe(sent) = Frame::parse(probe.as_bytes()).unwrap().body else {
+        panic!("a probe");
+    };
+    assert_eq!(sent.iter().count(), 16);
+}
+
+//= MR-PKT-010 type=test
+#[test]
+fn reserved_fields_are_zero_and_ignored() {
+    // Reserved bytes of each example behind the common header, and undefined bits of its flags.
+    let cases: [(&str, &[usize], Option<(usize, u8)>); 9] = [
+        ("retry", &[34, 35], None),
+        ("write", &[18, 19], Some((17, 0x7f))),
+        ("datagram", &[18, 19], Some((17, 0x7f))),
+        ("original", &[18, 19], None),
+        ("refused", &[18, 19], None),
+        ("acknowledgement", &[64, 65, 66, 82, 83], Some((81, 0x7f))),
+        ("update", &[16, 17, 18, 34, 35], Some((33, 0x7f))),
+        ("probe", &[16, 17, 18], None),
+        ("close", &[], Some((27, 0xff))),
+    ];
+    for (name, reserved, flags) in cases {
+        let written = example(name);
+        let packet = check::verify(&written).unwrap();
+        let mut other = packet.to_vec();
+        for &place in reserved {
+            assert_eq!(packet[place], 0, "{name} {place}");
+            other[place] = 0xff;
+        }
+        if let Some((place, undefined)) = flags {
+            assert_eq!(packet[place] & undefined, 0, "{name} {place}");
+            other[place] |= undefined;
+        }
+        other[1] |= 0x1f;
+        let (plain, changed) = (Frame::parse(packet).unwrap(), Frame::parse(&other).unwrap());
+        assert_eq!(
+            format!("{:?}", meaning(&plain)),
+            format!("{:?}", meaning(&changed))
+        );
+    }
+}
+
+/// What a packet means: lists are views of its bytes, so they are looked at entry by entry.
+fn meaning<'a>(frame: &'a Frame<'_>) -> (Frame<'a>, Vec<Update>) {
+    let mut updates = Vec::new();
+    let mut plain = *frame;
+    plain.flags = Flags(frame.flags.0 & 0xe0);
+    match &mut plain.body {
+        Body::Ack(Ack { updates: list, .. }) | Body::Update(list) => {
+            updates.extend(list.iter());
+            *list = Updates(&[]);
+        }
+        _ => {}
+    }
+    (plain, updates)
+}
+
+//= MR-PKT-012 type=test
+#[test]
+fn four_types_are_numbered() {
+    let numbered = Kind::ALL.into_iter().filter(|kind| kind.is_numbered());
+    let numbered: Vec<u8> = numbered.map(|kind| kind as u8).collect();
+    assert_eq!(numbered, [4, 5, 7, 8]);
+}
+
 #[test]
 fn a_vector_tells_of_256_packets() {
     let mut vector = Vector::default();

@@ -50,7 +50,12 @@ impl Connection {
     }
 
     /// Moves windows.
-    pub(super) fn steer(&mut self, config: &EndpointConfig, path: usize, feedback: &Feedback) {
+    pub(in crate::metaroce) fn steer(
+        &mut self,
+        config: &EndpointConfig,
+        path: usize,
+        feedback: &Feedback,
+    ) {
         let count = self.paths.len() as u64;
         let target = self.target(config, feedback.rtt_min);
         let floor = u64::from(self.segment);
@@ -94,14 +99,14 @@ impl Connection {
     }
 
     /// Twice a path's part of the connection's window.
-    pub(super) fn path_part(&self) -> u64 {
+    pub(in crate::metaroce) fn path_part(&self) -> u64 {
         path_restart_window(self.window.bytes(), self.paths.len_u8(), self.segment)
     }
 
     /// What may be in flight when nothing is in the way: a round trip at the granted share, and
     /// half of one more for what is late.
     //= MR-CC-005
-    pub(super) fn target(&self, config: &EndpointConfig, rtt: Duration) -> u64 {
+    pub(in crate::metaroce) fn target(&self, config: &EndpointConfig, rtt: Duration) -> u64 {
         if self.share == 0 {
             return config.window_max;
         }
@@ -114,7 +119,7 @@ impl Connection {
     }
 
     /// What acknowledgements and timers said of pieces takes effect.
-    pub(super) fn settle(&mut self, outcome: &mut Outcome, path: u8) {
+    pub(in crate::metaroce) fn settle(&mut self, outcome: &mut Outcome, path: u8) {
         //= MR-REL-012
         for piece in outcome.arrived_late.drain(..) {
             self.again.retain(|again| again.piece != piece);

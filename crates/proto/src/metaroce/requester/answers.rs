@@ -2,8 +2,8 @@
 
 use super::{
     CompletionStatus, Connection, Context, DELAY_MAX, DOUBLINGS_MAX, Data, Duration, Host,
-    Inserted, QpState, RNR_FOR_EVER, RefusalCode, RequestOpcode, Response, ResponseOpcode, Stream,
-    UNKNOWN_STREAM_DELAY, receiver_delay, segment_of,
+    Inserted, Instant, QpState, RNR_FOR_EVER, RefusalCode, RequestOpcode, Response, ResponseOpcode,
+    Stream, UNKNOWN_STREAM_DELAY, receiver_delay, segment_of,
 };
 
 impl Stream {
@@ -175,6 +175,15 @@ impl Stream {
         } else {
             self.requester.tries += 1;
         }
+    }
+
+    /// When its wait ends: after a refusal, or for a receive where that counts.
+    pub(in crate::metaroce) fn wakes_at(&self) -> Option<Instant> {
+        let counts = self.target.rnr_retry != RNR_FOR_EVER;
+        let credits = self.requester.credits_at.filter(|_| counts);
+        let waits = [self.requester.paused_until, credits];
+        let sends = self.state == QpState::ReadyToSend;
+        waits.into_iter().flatten().min().filter(|_| sends)
     }
 
     /// Waiting for a receive has taken as long as the peer said.

@@ -1,6 +1,6 @@
 //! Packets made by hand, and a look into an endpoint.
 
-use super::pair::{End, Pair};
+use super::pair::{End, Fate, Pair};
 use crate::Instant;
 use crate::metaroce::Route;
 use crate::metaroce::connection::Connection;
@@ -12,7 +12,10 @@ use feroce_wire::metaroce::{
     MessageNumber, PacketNumber, Planes, ReceiveNumber, Remote, Request, RequestOpcode, Updates,
     Vector,
 };
+use std::boxed::Box;
+use std::cell::Cell;
 use std::format;
+use std::rc::Rc;
 use std::string::String;
 use std::vec::Vec;
 
@@ -140,6 +143,31 @@ impl End {
 }
 
 impl Pair {
+    /// Drops packets that `what` describes until the cell is set to false.
+    pub(super) fn drop_while(&mut self, what: &'static str) -> Rc<Cell<bool>> {
+        let held = Rc::new(Cell::new(true));
+        let flag = held.clone();
+        self.script = Some(Box::new(move |words, _| {
+            if flag.get() && words.contains(what) {
+                Fate::Drop
+            } else {
+                Fate::Pass
+            }
+        }));
+        held
+    }
+
+    /// Drops the first `times` packets that `what` describes.
+    pub(super) fn drop_first(&mut self, what: &'static str, mut times: u32) {
+        self.script = Some(Box::new(move |words, _| {
+            if times > 0 && words.contains(what) {
+                times -= 1;
+                return Fate::Drop;
+            }
+            Fate::Pass
+        }));
+    }
+
     /// A packet made by hand arrives at `b`, or at `a`.
     pub(super) fn deliver(&mut self, to_b: bool, source: IpAddr, frame: &Frame<'_>) {
         let end = if to_b { &mut self.b } else { &mut self.a };
