@@ -305,7 +305,7 @@ fn shared() -> Pair {
     pair.b.endpoint.create_srq(SrqId(1), init).unwrap();
     let mut init = setup.init();
     let (a, b) = (pair.a.qpn, pair.b.qpn);
-    pair.a.endpoint.create_stream(a, init.clone()).unwrap();
+    pair.a.endpoint.create_stream(a, init).unwrap();
     init.srq = Some(SrqId(1));
     pair.b.endpoint.create_stream(b, init).unwrap();
     pair.connect_streams(&setup);
