@@ -1,5 +1,6 @@
 //! Runs that are judged as a whole.
 
 mod experiments;
+mod metaroce;
 mod network;
 mod roce;

@@ -21,8 +21,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use feroce_wire::metaroce::{
-    Ack, CloseCode, ConnectionId, Epoch, Handshake, MessageNumber, PacketNumber, Planes, Refusal,
-    RefusalCode, Request, Response, SHARE_UNLIMITED,
+    Ack, CloseCode, ConnectionId, Epoch, Handshake, MessageNumber, PLANES_MAX, PacketNumber,
+    Planes, Refusal, RefusalCode, Request, Response, SHARE_UNLIMITED,
 };
 
 /// How far a connection has come.
@@ -106,6 +106,8 @@ pub(super) struct Connection {
     pub(super) outcome: Outcome,
     /// Path of the last packet received: updates go back on it.
     pub(super) last_receive: usize,
+    /// Planes for which the host has no room, a bit each, until it asks for packets again.
+    pub(super) busy: u32,
     /// It is in the endpoint's list of those that may send.
     pub(super) scheduled: bool,
     /// Its entry among the endpoint's timers.
@@ -118,6 +120,13 @@ pub(super) const SALT_ACK_PORT: u64 = 2;
 
 /// Source ports are from the dynamic range (RFC 6335): the top two bits are ones.
 const PORT_BASE: u16 = 0xc000;
+
+/// The bit of a path's plane; there are few planes.
+pub(super) const fn plane_bit(path: &Path) -> u32 {
+    1 << path.plane
+}
+
+const _: () = assert!(PLANES_MAX <= 32);
 
 impl Connection {
     pub(super) fn new(
@@ -161,6 +170,7 @@ impl Connection {
             wake_at: None,
             outcome: Outcome::default(),
             last_receive: 0,
+            busy: 0,
             scheduled: false,
             timer: None,
         }
@@ -416,8 +426,9 @@ impl Connection {
         if self.in_flight >= self.window.bytes() && self.in_flight > 0 {
             return None;
         }
+        let may_take = |path: &Path| path.has_room() && self.busy & plane_bit(path) == 0;
         if let Some(wish) = wish.map(usize::from)
-            && self.paths.get(wish).is_some_and(Path::has_room)
+            && self.paths.get(wish).is_some_and(may_take)
         {
             return Some(wish);
         }
@@ -426,7 +437,7 @@ impl Connection {
         for step in 0..count {
             let place = (self.turn + step) % count;
             let path = &self.paths[place];
-            if !path.has_room() {
+            if !may_take(path) {
                 continue;
             }
             let load = (path.in_flight() << 10) / path.window.bytes().max(1);
@@ -503,7 +514,8 @@ impl Connection {
         //= MR-CON-014
         let waits = self.is_waiting() || !self.may_send();
         let dead = waits.then(|| self.heard + config.dead_after);
-        let pace = self.has_work().then_some(self.pace_at);
+        // A host without room asks again by itself.
+        let pace = (self.busy == 0 && self.has_work()).then_some(self.pace_at);
         probes
             .chain(acks)
             .chain(dead)
@@ -519,16 +531,27 @@ impl Connection {
             && (!self.again.is_empty() || self.jobs.has_unsent() || !self.ready.is_empty())
     }
 
-    /// An acknowledgement is due now.
+    /// The bit of the plane that the acknowledgement of a receive path leaves on.
+    pub(super) fn ack_plane_bit(&self, place: usize) -> u32 {
+        let from = self.receive.get(place).and_then(|path| path.from);
+        let planes = self.local_planes.as_slice();
+        let plane = planes
+            .iter()
+            .position(|address| from.is_some_and(|from| from.destination == *address));
+        1 << plane.unwrap_or(0)
+    }
+
+    /// An acknowledgement is due now, on a plane that the host has room for.
     pub(super) fn due_ack(&self) -> Option<usize> {
-        let due = self.receive.iter().position(|path| path.due);
+        let has_room = |place: &usize| self.busy & self.ack_plane_bit(*place) == 0;
+        let due = (0..self.receive.len()).find(|place| self.receive[*place].due && has_room(place));
         due.or_else(|| {
             let wanted = !self.dirty.is_empty() && self.is_open();
             let heard = |place: &usize| {
                 let path = self.receive.get(*place);
                 path.is_some_and(|path| path.from.is_some())
             };
-            Some(self.last_receive).filter(|place| wanted && heard(place))
+            Some(self.last_receive).filter(|place| wanted && heard(place) && has_room(place))
         })
     }
 }

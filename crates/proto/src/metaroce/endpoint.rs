@@ -316,6 +316,7 @@ impl Endpoint {
             srqs: &mut self.srqs,
             host,
         };
+        connection.busy = 0;
         let mut sent = 0;
         while sent < quantum {
             match connection.transmit(&mut cx, &mut self.streams, &mut self.shares) {

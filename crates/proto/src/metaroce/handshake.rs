@@ -25,8 +25,9 @@ pub(super) struct Offer {
     pub(super) since: Instant,
 }
 
-/// The first repetition of a hello; doubles up to [`HELLO_INTERVAL_MAX`].
-pub(super) const HELLO_INTERVAL: Duration = Duration::from_millis(2);
+/// The first repetition of a hello; doubles up to [`HELLO_INTERVAL_MAX`]. It is some twenty round
+/// trips of one data centre; over a long way a few hellos more are sent than are needed.
+pub(super) const HELLO_INTERVAL: Duration = Duration::from_micros(250);
 /// Longest time between two hellos.
 pub(super) const HELLO_INTERVAL_MAX: Duration = Duration::from_millis(256);
 

@@ -4,10 +4,10 @@
 mod control;
 
 use super::config::EndpointConfig;
-use super::connection::{Again, Connection, SALT_ACK_PORT, State, timing};
+use super::connection::{Again, Connection, SALT_ACK_PORT, State, plane_bit, timing};
 use super::handshake::{HELLO_INTERVAL, HELLO_INTERVAL_MAX, describe};
 use super::job::{Answer, JobRef};
-use super::path::Piece;
+use super::path::{Path, Piece};
 use super::port::{Port, Route};
 use super::requester::{Limits, Requester};
 use super::share::Shares;
@@ -54,8 +54,21 @@ struct Outgoing<'a> {
 }
 
 impl Connection {
-    /// Sends the next packet, if there is one and it may be sent.
+    /// Sends the next packet, if there is one and it may be sent. A plane for which the host has no
+    /// room does not hold up the others.
     pub(super) fn transmit<H: Port>(
+        &mut self,
+        cx: &mut Context<'_, H>,
+        streams: &mut Streams,
+        shares: &mut Shares,
+    ) -> Step {
+        match self.transmit_on_free_planes(cx, streams, shares) {
+            Step::Idle if self.busy != 0 => Step::Busy,
+            step => step,
+        }
+    }
+
+    fn transmit_on_free_planes<H: Port>(
         &mut self,
         cx: &mut Context<'_, H>,
         streams: &mut Streams,
@@ -73,13 +86,15 @@ impl Connection {
         if !self.may_send() {
             return Step::Idle;
         }
-        if let Some(place) = self.paths.iter().position(|path| path.probe_due) {
+        let probe_due = |path: &Path| path.probe_due && self.busy & plane_bit(path) == 0;
+        if let Some(place) = self.paths.iter().position(probe_due) {
             return self.send_probe(cx, streams, place);
         }
         if self.pace_at > cx.now {
             return Step::Idle;
         }
-        let wish = self.again.front().map(|again| again.path);
+        let lost = self.again.front().filter(|again| again.left);
+        let wish = lost.map(|again| again.path);
         let Some(place) = self.choose_path(wish) else {
             return Step::Idle;
         };
@@ -275,7 +290,8 @@ impl Connection {
             }
             Err(TransmitError::Busy) => {
                 self.again.push_front(next);
-                Step::Busy
+                self.busy |= plane_bit(&self.paths[place]);
+                Step::Again
             }
             Err(_) => {
                 self.fail_piece(cx, streams, next.piece);

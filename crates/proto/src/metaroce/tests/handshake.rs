@@ -281,13 +281,13 @@ fn a_hello_comes_again_at_doubled_intervals_from_other_ports() {
     for _ in 0..6 {
         let packets = pair.a.take_packets(pair.now);
         assert_eq!(packets.len(), 1);
-        times.push(pair.now.nanos() / 1_000_000);
+        times.push(pair.now.nanos() / 1_000);
         ports.push(packets[0].0.source_port);
         planes.push(packets[0].0.source);
         pair.now = pair.a.endpoint.poll_timeout().unwrap();
         pair.a.endpoint.handle_timeout(pair.now, &mut pair.a.host);
     }
-    assert_eq!(times, [0, 2, 6, 14, 30, 62]);
+    assert_eq!(times, [0, 250, 750, 1_750, 3_750, 7_750]);
     ports.sort_unstable();
     ports.dedup();
     assert_eq!(ports.len(), 6);

@@ -4,7 +4,7 @@ use super::{
     ACK_UPDATES_MAX, Ack, ArrayVec, Body, Close, Connection, ConnectionId, Context, Epoch, Frame,
     HELLO_INTERVAL, HELLO_INTERVAL_MAX, Headers, Outgoing, PROBE_STREAMS_MAX, Payload, Piece, Port,
     Route, SALT_ACK_PORT, Shares, State, Step, StreamList, StreamRef, Streams, UpdateView, Updates,
-    describe, news, plain, timing,
+    describe, news, plain, plane_bit, timing,
 };
 
 impl Connection {
@@ -35,7 +35,7 @@ impl Connection {
         }
         if let State::Offering(offer) = &mut self.state {
             //= MR-CON-008
-            let wait = HELLO_INTERVAL * (1 << offer.tries.min(7));
+            let wait = HELLO_INTERVAL * (1 << offer.tries.min(10));
             offer.tries += 1;
             offer.sent_at = cx.now;
             offer.at = cx.now + wait.min(HELLO_INTERVAL_MAX);
@@ -131,7 +131,8 @@ impl Connection {
             for reference in told.into_iter().rev() {
                 self.dirty.push_front(reference);
             }
-            return Step::Busy;
+            self.busy |= self.ack_plane_bit(place);
+            return Step::Again;
         }
         for reference in told {
             if let Some(stream) = streams.get_mut(reference) {
@@ -175,7 +176,8 @@ impl Connection {
             ack: true,
         };
         if self.send_numbered(cx, place, &probe).is_err() {
-            return Step::Busy;
+            self.busy |= plane_bit(&self.paths[place]);
+            return Step::Again;
         }
         let path = &mut self.paths[place];
         path.probe_due = false;
