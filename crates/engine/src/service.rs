@@ -163,8 +163,6 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
-        // It is woken for packets that a program spins for on its memory, as `ib_write_lat` does.
-        feroce_netio::prefer_short_turns();
         while !self.shared.stop.load(Ordering::SeqCst) {
             let Some(device) = self.device.upgrade() else {
                 return;

@@ -34,4 +34,4 @@ pub use net::{
 pub use slot::{
     INDEX_BITS, MESSAGE_MAX, SLOT_BITS, SLOTS, Slot, SlotError, SlotMessage, SlotSendError, slot_of,
 };
-pub use sys::{interrupted_calls_restart, prefer_short_turns};
+pub use sys::interrupted_calls_restart;

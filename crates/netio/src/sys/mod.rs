@@ -11,7 +11,6 @@ mod epoll;
 mod message;
 mod signal;
 mod socket;
-mod thread;
 mod timer;
 
 pub(crate) use epoll::Epoll;
@@ -26,7 +25,6 @@ pub(crate) use socket::{
     set_multicast_interface, udp_socket, unix_socket,
 };
 
-pub use thread::prefer_short_turns;
 pub(crate) use timer::{receive_timer, set_timer, timer, wait_writable};
 
 #[cfg(test)]

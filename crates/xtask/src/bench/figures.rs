@@ -110,13 +110,6 @@ pub(crate) fn all() -> Vec<Figure> {
         Measure::QueuePairs { count: 1 },
         Target::AtLeast(0.9),
     ));
-    // What it can be at most: so many buffers are in no cache.
-    figures.push(Figure::ratio(
-        "1,000 queue pairs 64 KiB ÷ raw limit over 1,000 buffers",
-        Measure::QueuePairs { count: 1000 },
-        moved(1000 << 16, Mover::Raw),
-        Target::None,
-    ));
     figures.push(Figure::ratio(
         "8 pairs of processes ÷ one pair",
         Measure::Pairs { count: 8 },
