@@ -1,8 +1,8 @@
 //! Timers that fire late because this process, or the whole machine, stood still.
 //!
-//! A timer that is due for long was not looked at: nobody here ran meanwhile, and often the peer did
-//! not either (a virtual machine that was stopped, a laptop that slept). What the timer waits for is
-//! on its way then, so the peer gets a moment to run before the timer may fire.
+//! A timer that is due for long was not looked at: nobody here ran meanwhile, and often the peer
+//! did not either (a virtual machine that was stopped, a laptop that slept). What the timer waits
+//! for is on its way then, so the peer gets a moment to run before the timer may fire.
 
 use feroce_proto::Instant;
 use std::time::Duration;

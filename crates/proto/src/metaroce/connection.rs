@@ -530,30 +530,6 @@ impl Connection {
         self.may_send()
             && (!self.again.is_empty() || self.jobs.has_unsent() || !self.ready.is_empty())
     }
-
-    /// The bit of the plane that the acknowledgement of a receive path leaves on.
-    pub(super) fn ack_plane_bit(&self, place: usize) -> u32 {
-        let from = self.receive.get(place).and_then(|path| path.from);
-        let planes = self.local_planes.as_slice();
-        let plane = planes
-            .iter()
-            .position(|address| from.is_some_and(|from| from.destination == *address));
-        1 << plane.unwrap_or(0)
-    }
-
-    /// An acknowledgement is due now, on a plane that the host has room for.
-    pub(super) fn due_ack(&self) -> Option<usize> {
-        let has_room = |place: &usize| self.busy & self.ack_plane_bit(*place) == 0;
-        let due = (0..self.receive.len()).find(|place| self.receive[*place].due && has_room(place));
-        due.or_else(|| {
-            let wanted = !self.dirty.is_empty() && self.is_open();
-            let heard = |place: &usize| {
-                let path = self.receive.get(*place);
-                path.is_some_and(|path| path.from.is_some())
-            };
-            Some(self.last_receive).filter(|place| wanted && heard(place) && has_room(place))
-        })
-    }
 }
 
 /// A window of the rule the endpoint was made with.

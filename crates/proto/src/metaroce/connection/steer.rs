@@ -1,5 +1,5 @@
-//! What acknowledgements and time-outs do to windows and paths. Not here: which path a packet
-//! takes.
+//! What acknowledgements and time-outs do to windows and paths, and which acknowledgement of our
+//! own leaves next. Not here: which path a packet takes.
 
 use super::{
     Ack, Again, Bounds, Connection, Duration, EndpointConfig, EndpointCounters, Epoch, Feedback,
@@ -8,6 +8,30 @@ use super::{
 };
 
 impl Connection {
+    /// The bit of the plane that the acknowledgement of a receive path leaves on.
+    pub(in crate::metaroce) fn ack_plane_bit(&self, place: usize) -> u32 {
+        let from = self.receive.get(place).and_then(|path| path.from);
+        let planes = self.local_planes.as_slice();
+        let plane = planes
+            .iter()
+            .position(|address| from.is_some_and(|from| from.destination == *address));
+        1 << plane.unwrap_or(0)
+    }
+
+    /// An acknowledgement is due now, on a plane that the host has room for.
+    pub(in crate::metaroce) fn due_ack(&self) -> Option<usize> {
+        let has_room = |place: &usize| self.busy & self.ack_plane_bit(*place) == 0;
+        let due = (0..self.receive.len()).find(|place| self.receive[*place].due && has_room(place));
+        due.or_else(|| {
+            let wanted = !self.dirty.is_empty() && self.is_open();
+            let heard = |place: &usize| {
+                let path = self.receive.get(*place);
+                path.is_some_and(|path| path.from.is_some())
+            };
+            Some(self.last_receive).filter(|place| wanted && heard(place) && has_room(place))
+        })
+    }
+
     /// An acknowledgement of a path of ours. False: it is of another epoch, or of a number that was
     /// never sent.
     pub(in crate::metaroce) fn acknowledged(
