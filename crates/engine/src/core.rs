@@ -206,11 +206,11 @@ impl Core {
         }
     }
 
-    /// Keeps the bytes of datagrams among the last `requests` that could not leave.
-    pub(crate) fn keep_datagrams(&mut self, qpn: Qpn, requests: usize) {
+    /// Keeps the bytes of datagrams that were just posted and could not leave.
+    pub(crate) fn keep_datagrams(&mut self, qpn: Qpn) {
         let mem = &self.mem;
         self.nic
-            .keep_datagrams(qpn, requests, |pd, sges| host::gather(mem, pd, sges));
+            .keep_datagrams(qpn, |pd, sges| host::gather(mem, pd, sges));
     }
 
     /// Sends acknowledges that wait, since whom they wait for is about to end.

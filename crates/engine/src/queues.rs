@@ -141,20 +141,16 @@ impl Device {
         let now = clock::now();
         self.note_poll(now);
         let mut core = self.lock();
-        let (mut result, mut posted) = (Ok(()), 0);
-        for request in requests {
-            let outcome = core.with_nic(|nic, effects| nic.post_send(now, qpn, request, effects));
-            if let Err(error) = outcome {
-                result = Err(PostListError {
-                    index: posted,
-                    error,
-                });
+        let mut result = Ok(());
+        for (index, request) in requests.into_iter().enumerate() {
+            let posted = core.with_nic(|nic, effects| nic.post_send(now, qpn, request, effects));
+            if let Err(error) = posted {
+                result = Err(PostListError { index, error });
                 break;
             }
-            posted += 1;
         }
         core.transmit_posted(now, qpn);
-        core.keep_datagrams(qpn, posted);
+        core.keep_datagrams(qpn);
         self.finish(core);
         result
     }

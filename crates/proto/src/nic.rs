@@ -75,6 +75,7 @@ impl Nic {
                 held: Ready::default(),
                 holding: false,
                 unreliable: Pacer::new(config.unreliable_rate, None),
+                datagrams_posted: 0,
             },
             qps: QpTable::default(),
             groups: BTreeMap::new(),
@@ -209,8 +210,9 @@ impl Nic {
         qp.post_send(&mut cx, request)
     }
 
-    /// Copies the bytes of datagrams among the last `requests` send requests that have not left,
-    /// so that they leave as they were when they were posted. `gather` copies what the list names.
+    /// Copies the bytes of the datagrams that were posted to a queue pair since the last call and
+    /// have not left, so that they leave as they were when they were posted. `gather` copies what
+    /// the list names. To be called after the posts to each queue pair.
     ///
     /// Programs may not touch memory before its completion, but a sender of datagrams that gets an
     /// answer may take that for one (UCX does). While a datagram waits for long, here for the port
@@ -218,15 +220,15 @@ impl Nic {
     pub fn keep_datagrams(
         &mut self,
         qpn: Qpn,
-        requests: usize,
         gather: impl FnMut(PdId, &[Sge]) -> Option<Vec<u8>>,
     ) {
-        let qp = self
-            .qps
-            .index_of(qpn)
-            .and_then(|index| self.qps.get_mut(index));
-        if let Some(qp) = qp {
-            qp.keep_datagrams(requests, gather);
+        let posted = core::mem::take(&mut self.shared.datagrams_posted);
+        if posted == 0 {
+            return;
+        }
+        let index = self.qps.index_of(qpn);
+        if let Some(qp) = index.and_then(|index| self.qps.get_mut(index)) {
+            qp.keep_datagrams(posted, gather);
         }
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) holding: bool,
     /// The rate of all unreliable queue pairs together.
     pub(crate) unreliable: Pacer,
+    /// Datagrams posted since `Nic::keep_datagrams` was called.
+    pub(crate) datagrams_posted: usize,
 }
 
 /// The queue pairs that may have something to send, in turn.

@@ -25,6 +25,9 @@ impl Qp {
             QpState::Error | QpState::SqError => self.flush_send(cx, &wqe),
             _ => {
                 self.requester.queue.push_back(wqe);
+                if self.init.qp_type == QpType::Ud {
+                    cx.shared.datagrams_posted += 1;
+                }
                 cx.schedule();
             }
         }
@@ -39,9 +42,6 @@ impl Qp {
         requests: usize,
         mut gather: impl FnMut(PdId, &[Sge]) -> Option<Vec<u8>>,
     ) {
-        if self.init.qp_type != QpType::Ud {
-            return;
-        }
         let pd = self.init.pd;
         let queue = &mut self.requester.queue;
         let first = queue.len().saturating_sub(requests);

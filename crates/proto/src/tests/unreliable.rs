@@ -186,7 +186,7 @@ fn ud_datagrams_that_are_kept_leave_as_they_were_posted() {
     pair.a.post(send(3).pieces(&[strange]).to(to_b));
     let qpn = pair.a.qpn;
     let End { nic, host, .. } = &mut pair.a;
-    nic.keep_datagrams(qpn, 3, |pd, sges| host.gather(pd, sges));
+    nic.keep_datagrams(qpn, |pd, sges| host.gather(pd, sges));
     pair.a.fill(BASE, 150, 9);
     pair.run_until_idle();
     assert_eq!(
