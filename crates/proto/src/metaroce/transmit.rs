@@ -16,7 +16,7 @@ use super::streams::Streams;
 use crate::qp::Step;
 use crate::request::pieces;
 use crate::{
-    CompletionStatus, Data, Payload, PdId, QpState, Remote as RemoteClaim, RemoteRange,
+    CompletionStatus, Data, Instant, Payload, PdId, QpState, Remote as RemoteClaim, RemoteRange,
     SendOperation, SgeList, TransmitError,
 };
 use arrayvec::ArrayVec;
@@ -156,12 +156,19 @@ impl Connection {
         self.paths[place].sent(cx.now, out.piece, bytes, ack, &timing);
         self.in_flight += u64::from(bytes);
         self.pace(cx.config, cx.now, bytes);
-        if self.query_at.is_none() && matches!(out.piece, Piece::Request { .. }) {
-            self.query_at = Some(cx.now + self.query_interval(cx.config));
+        if matches!(out.piece, Piece::Request { .. }) {
+            self.begin_asking(cx.config, cx.now);
         }
         cx.counters.tx_packets += 1;
         cx.counters.tx_bytes += u64::from(out.length);
         Ok(())
+    }
+
+    /// A stream begins to wait for an update: if none comes, it asks.
+    fn begin_asking(&mut self, config: &EndpointConfig, now: Instant) {
+        if self.query_at.is_none() {
+            self.query_at = Some(now + self.query_interval(config));
+        }
     }
 
     pub(super) fn query_interval(&self, config: &EndpointConfig) -> Duration {
@@ -200,16 +207,19 @@ impl Connection {
             };
             stream.ready = false;
             let limits = limits_of(self, stream);
-            if !Requester::advance(stream, cx, &limits) {
-                self.wake_for(stream);
-                continue;
-            }
-            let piece = stream.requester.take(reference);
-            if Requester::advance(stream, cx, &limits) {
+            let piece = Requester::advance(stream, cx, &limits)
+                .then(|| stream.requester.take(reference))
+                .flatten();
+            if piece.is_some() && Requester::advance(stream, cx, &limits) {
                 self.mark_ready(stream);
             }
             self.wake_for(stream);
-            return piece.map(fresh);
+            if stream.requester.is_waiting() {
+                self.begin_asking(cx.config, cx.now);
+            }
+            if piece.is_some() {
+                return piece.map(fresh);
+            }
         }
         self.jobs
             .take()

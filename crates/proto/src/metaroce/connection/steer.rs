@@ -146,7 +146,10 @@ impl Connection {
     pub(in crate::metaroce) fn settle(&mut self, outcome: &mut Outcome, path: u8) {
         //= MR-REL-012
         for piece in outcome.arrived_late.drain(..) {
-            self.again.retain(|again| again.piece != piece);
+            // News that wait may say more than those that have arrived.
+            if !matches!(piece, Piece::Update(_)) {
+                self.again.retain(|again| again.piece != piece);
+            }
             outcome.acknowledged.push(piece);
         }
         for piece in outcome.acknowledged.drain(..) {

@@ -180,6 +180,29 @@ fn a_repetition_is_dropped_when_its_piece_has_arrived() {
     assert_eq!(again, [1024]);
 }
 
+/// What arrived may be old news: those that wait to be sent are sent.
+//= MR-REL-012 type=test
+#[test]
+fn news_that_wait_are_sent_though_older_ones_arrived_late() {
+    let mut pair = Setup::default().connect();
+    let connection = pair.a.connection_mut();
+    let news = Piece::Update(connection.streams[0]);
+    let mut outcome = Outcome {
+        lost: [news].into(),
+        ..Outcome::default()
+    };
+    connection.settle(&mut outcome, 0);
+    outcome.arrived_late.push(news);
+    connection.settle(&mut outcome, 0);
+    assert_eq!(connection.again.len(), 1);
+    let index = connection.index;
+    pair.a.endpoint.schedule(index);
+    pair.now = pair.now + Duration::from_micros(100);
+    let before = pair.lines("a", "update").count();
+    pair.run_until_idle();
+    assert_eq!(pair.lines("a", "update").count(), before + 1);
+}
+
 //= MR-REL-013 type=test
 #[test]
 fn a_probe_repairs_a_loss_at_the_end() {

@@ -11,8 +11,8 @@ use crate::{
 use core::time::Duration;
 use feroce_wire::Qpn;
 use feroce_wire::metaroce::{
-    Body, Frame, MessageNumber, RefusalCode, Remote as RemoteMemory, Request, RequestOpcode,
-    ResponseOpcode,
+    Body, Frame, MessageNumber, ReceiveNumber, RefusalCode, Remote as RemoteMemory, Request,
+    RequestOpcode, ResponseOpcode,
 };
 use std::boxed::Box;
 use std::cell::RefCell;
@@ -254,6 +254,26 @@ fn news_of_receives_come_again_until_they_arrive() {
     pair.run_for(Duration::from_millis(2));
     assert_eq!(pair.a.completions(), [(2, OK)]);
     assert!(pair.lines("b", "update").count() >= before + 3);
+}
+
+//= MR-REL-021 type=test
+#[test]
+fn a_requester_asks_for_receives_whose_news_were_lost() {
+    let mut pair = Setup::default().connect();
+    pair.b.post_recv(pair.now, 50, BASE + HALF, 4096);
+    pair.run_until_idle();
+    pair.a.post(pair.now, send(1, 100));
+    pair.run_until_idle();
+    assert_eq!(pair.a.completions(), [(1, OK)]);
+    // As after an acknowledgement that told of the next receive and got lost.
+    let stream = pair.b.endpoint.streams.by_number_mut(pair.b.qpn.value());
+    stream.unwrap().responder.told_limit = Some(ReceiveNumber(2));
+    pair.b.post_recv(pair.now, 51, BASE + HALF, 4096);
+    pair.run_until_idle();
+    pair.a.post(pair.now, send(2, 100));
+    pair.run_for(Duration::from_millis(2));
+    assert_eq!(pair.a.completions(), [(2, OK)]);
+    assert_eq!(pair.lines("b", "update").count(), 1, "nobody tells unasked");
 }
 
 //= MR-STR-009 type=test
